@@ -1,0 +1,87 @@
+"""Checkpoints: one safetensors file an epoch, written whole or not at all, checked when read."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from sptnet.errors import Failure
+
+KEEP = 2  # the newest, and the one before it in case the disk damages the newest
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything an interrupted run needs: trained weights, momentum, and where it stood."""
+
+    stage: int
+    epoch: int
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, shapes and values."""
+    total = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name].detach().cpu().contiguous()
+        total.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
+        total.update(value.flatten().view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def frozen_digest(model: nn.Module, trained: set[str]) -> str:
+    """What a checkpoint leaves out because no phase changes it, so that a resume notices other weights."""
+    return digest({name: value for name, value in model.state_dict().items() if name not in trained})
+
+
+def write_atomically(path: Path, write: Any) -> None:
+    """Writes a neighbour, forces it to the disk, then renames: readers see the old file or the new one."""
+    part = path.with_name(path.name + ".part")
+    write(part)
+    with part.open("rb") as stream:
+        os.fsync(stream.fileno())
+    os.replace(part, path)
+
+
+def write_text_atomically(path: Path, text: str) -> None:
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8", errors="surrogatepass"))
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = {"stage": checkpoint.stage, "epoch": checkpoint.epoch, **checkpoint.facts}
+    tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
+    metadata = {"sptnet": json.dumps({**facts, "sha256": digest(tensors)})}
+    path = folder / f"stage{checkpoint.stage}-epoch{checkpoint.epoch:05d}.safetensors"
+    write_atomically(path, lambda part: save_file(tensors, part, metadata))
+    for old in sorted(folder.glob("stage*.safetensors"))[:-KEEP]:
+        old.unlink()
+    return path
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    found = sorted(folder.glob("stage*.safetensors"))
+    return found[-1] if found else None
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    others = sorted(p.name for p in path.parent.glob("stage*.safetensors") if p != path)
+    go_on = f"goes on from {others[-1]}" if others else "starts the run again"
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {})["sptnet"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise Failure(f"the checkpoint {path} is damaged ({error}). Delete it; --resume then {go_on}.") from error
+    if digest(tensors) != facts.pop("sha256"):
+        raise Failure(f"the checkpoint {path} is damaged (its checksum differs). Delete it; --resume then {go_on}.")
+    return Checkpoint(facts.pop("stage"), facts.pop("epoch"), tensors, facts)

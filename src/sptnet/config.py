@@ -1,0 +1,121 @@
+"""Every setting of a run, with its default and its limits. Frozen; unknown keys are refused."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Count = Annotated[int, Field(ge=1)]
+NonNegative = Annotated[float, Field(ge=0.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Data(Section):
+    source: Literal["digits", "folder"] = "folder"
+    folder: str | None = Field(None, description="folder of images; `--data` sets it")
+    labels: str | None = Field(None, description="CSV of path,label instead of sub-folder names")
+    split: str | None = Field(None, description="a split.json to use instead of drawing one")
+    unlabelled: str = Field("unlabelled", description="sub-folder that holds the unsorted images")
+    known_classes: int | list[str] | None = Field(None, description="a number or a list of names")
+    labelled_share: Share = Field(0.5, description="share of the known classes' images that keep their label")
+    split_seed: int = Field(0, ge=0)
+    holdout_share: Share = Field(0.0, description="share of the labelled images kept aside for model selection")
+    max_unreadable: Share = Field(0.01, description="share of unreadable images that is still skipped")
+
+
+class BackboneSettings(Section):
+    name: str = Field("vit_base_patch16_224.dino", description="timm name, or sptnet_digits_vit")
+    weights: str | None = Field(None, description="local weights file instead of a download")
+    image_size: Count | None = Field(None, description="pixels; the backbone's own, at most 224, if not given")
+    trainable_blocks: Count = 1
+
+
+class Views(Section):
+    crop_ratio: Annotated[float, Field(gt=0, le=1)] = Field(0.875, description="crop size / short side")
+    flip: Share = 0.5
+    workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
+    cache_mb: Annotated[int, Field(ge=0)] = Field(1024, description="memory for decoded images")
+
+
+class PromptSettings(Section):
+    kind: Literal["none", "global", "shared", "spatial", "shared+global", "spatial+global", "vpt"] = "spatial+global"
+    width: Count = Field(1, description="m, the frame inside every patch")
+    border: Count = Field(30, description="m+, the border round the image")
+    tokens: Count = Field(5, description="deep prompt tokens a layer, for vpt")
+
+
+class Stage(Section):
+    """What SimGCD's training and SPTNet's have in common."""
+
+    epochs: Count
+    learning_rate: NonNegative
+    weight_decay: NonNegative
+    final_ratio: Share = Field(description="last learning rate as a share of the first")
+    teacher_start: Positive = 0.07
+    teacher_end: Positive = 0.04
+    teacher_warm_up: Count = Field(description="epochs in which the teacher sharpens")
+    sup_weight: Share = 0.35
+    entropy_weight: NonNegative = 1.0
+
+
+class SimGcd(Stage):
+    epochs: Count = 200
+    learning_rate: NonNegative = 0.1
+    weight_decay: NonNegative = 5e-5
+    final_ratio: Share = 1e-3
+    teacher_warm_up: Count = 30
+
+
+class SptNet(Stage):
+    start_from: str | None = Field(None, description="a finished SimGCD run to build on")
+    strategy: Literal[
+        "alternate",
+        "end-to-end",
+        "data-first",
+        "model-first",
+        "prompts-only",
+        "random-prompts",
+        "fine-tune",
+    ] = "alternate"
+    k: Count = Field(20, description="steps before prompts and model take turns")
+    counter: Literal["epoch", "continuous"] = Field("epoch", description="whether the turns restart every epoch")
+    prompt_learning_rate: NonNegative = 1.0
+    prompt_warm_up: Annotated[int, Field(ge=0)] = Field(1000, description="steps")
+    epochs: Count = 1000
+    learning_rate: NonNegative = 0.05
+    weight_decay: NonNegative = 5e-4
+    final_ratio: Share = 0.1
+    teacher_warm_up: Count = 10
+
+
+class Training(Section):
+    batch_size: Annotated[int, Field(ge=2)] = 128
+    momentum: Share = 0.9
+    evaluate_every: Count = Field(10, description="epochs between scores; the last epoch is always scored")
+    select: Literal["last", "best-old-holdout"] = "last"
+
+
+class Config(Section):
+    method: str = "sptnet"
+    n_categories: Count | None = Field(None, description="known + new; the true number where it is known")
+    seed: Annotated[int, Field(ge=0)] = 0
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
+    precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"
+    data: Data = Data()
+    backbone: BackboneSettings = BackboneSettings()
+    views: Views = Views()
+    prompt: PromptSettings = PromptSettings()
+    simgcd: SimGcd = SimGcd()
+    sptnet: SptNet = SptNet()
+    training: Training = Training()
+
+    def changed(self, **sections: dict[str, Any]) -> "Config":
+        """A copy with some keys of some sections replaced: `config.changed(prompt={"kind": "shared"})`."""
+        values = self.model_dump()
+        for section, changes in sections.items():
+            values[section].update(changes)
+        return Config(**values)

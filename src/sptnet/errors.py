@@ -1,0 +1,19 @@
+"""The errors a user can meet: each says what is wrong and names the way out."""
+
+
+class SptnetError(Exception):
+    """Base of every error that sptnet raises on purpose; the command line prints it without a traceback."""
+
+    exit_code = 1
+
+
+class Misuse(SptnetError, ValueError):
+    """The user asked for something that cannot be done as asked: exit code 2."""
+
+    exit_code = 2
+
+
+class Failure(SptnetError, RuntimeError):
+    """Something went wrong while doing the right thing (damaged file, loss not finite): exit code 1."""
+
+    exit_code = 1

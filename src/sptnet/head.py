@@ -1,0 +1,38 @@
+"""The head: a projection for the contrastive losses beside a cosine classifier with unit-norm prototypes."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class PrototypeHead(nn.Module):
+    """Features to (projections, logits). Both read the class token; the classifier does not see the MLP."""
+
+    def __init__(self, dim: int, n_categories: int, hidden: int = 2048, bottleneck: int = 256):
+        super().__init__()
+        self.mlp = nn.Sequential(
+            nn.Linear(dim, hidden),
+            nn.GELU(),
+            nn.Linear(hidden, hidden),
+            nn.GELU(),
+            nn.Linear(hidden, bottleneck),
+        )
+        for layer in self.mlp:
+            if isinstance(layer, nn.Linear):
+                nn.init.trunc_normal_(layer.weight, std=0.02)
+                nn.init.zeros_(layer.bias)
+        # The rows' directions are the prototypes; their lengths cancel in `forward`. They start random uniform,
+        # as a linear layer's weights do.
+        self.prototypes = nn.Parameter(nn.Linear(dim, n_categories, bias=False).weight.detach().clone())
+
+    @property
+    def n_categories(self) -> int:
+        return len(self.prototypes)
+
+    def forward(
+        self, features: Float[Tensor, "n dim"]
+    ) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
+        """Projections of the raw features, and cosines between features and prototypes (no temperature)."""
+        logits = F.linear(F.normalize(features, dim=1), F.normalize(self.prototypes, dim=1))
+        return self.mlp(features), logits

@@ -1,0 +1,256 @@
+"""Reading one image: whatever the file or array holds, out comes a fully decoded 8-bit RGB picture."""
+
+import os
+import stat
+import struct
+import threading
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import ExifTags, Image, UnidentifiedImageError
+
+from .errors import Failure, Misuse
+
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})
+
+Source = Path | str | Image.Image | npt.NDArray[Any]
+
+# Pillow goes by content: without this list a file named .jpg could reach a decoder that runs other programs.
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
+# Damaged bytes make Pillow's decoders raise any of these.
+_DAMAGE: tuple[type[Exception], ...] = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    EOFError,
+    struct.error,
+    zlib.error,
+    Image.DecompressionBombError,
+)
+
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_warning_filters = threading.Lock()
+
+
+class UnreadableImage(Failure):
+    """One image that cannot be decoded, with its name and a short reason."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+        self.name = name
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"cannot read the image {printable(self.name)}: {self.reason}. Repair or remove it."
+
+
+def printable(name: str) -> str:
+    """The name as it can be shown on one line of any terminal."""
+    return name if name.isprintable() else ascii(name)
+
+
+def read_image(source: Source) -> Image.Image:
+    """Decode a file, a Pillow image or an array to upright 8-bit RGB, transparent parts on white.
+
+    Integers wider than 8 bits are taken to span 0..65535. Arrays are HxW or HxWxC with C of 1, 3 or 4.
+    """
+    if isinstance(source, np.ndarray):
+        return _on_white(_from_array(source))
+    if isinstance(source, Image.Image):
+        with _unreadable_as(str(getattr(source, "filename", "") or "in memory")):
+            return _upright_rgb(source)
+    if isinstance(source, str | Path):
+        with _unreadable_as(str(source)):
+            return _decode(Path(source), reduced=False)
+    raise Misuse(
+        f"an image cannot be read from {type(source).__name__}. Give a path, a Pillow image or a numpy array."
+    )
+
+
+def check_image(path: Path, name: str) -> UnreadableImage | None:
+    """What `read_image` would complain about, found faster: a JPEG is decoded in full, but at 1/8 scale."""
+    try:
+        with _unreadable_as(name):
+            _decode(path, reduced=True)
+    except UnreadableImage as problem:
+        return problem
+    return None
+
+
+def find_images(folder: Path) -> list[Path]:
+    """Every image file below the folder, sorted by relative path; hidden names are skipped.
+
+    Links are followed, but a folder that is reached a second time is not read again.
+    """
+    visited = {os.path.realpath(folder)}
+
+    def first_visit(path: str) -> bool:
+        real = os.path.realpath(path)
+        new = real not in visited
+        visited.add(real)
+        return new
+
+    def refuse(error: OSError) -> None:
+        raise Failure(
+            f"cannot list the folder {error.filename}: {error.strerror}. Make it readable or move it away."
+        ) from error
+
+    found: list[Path] = []
+    for here, folders, files in os.walk(folder, followlinks=True, onerror=refuse):
+        folders[:] = [
+            name
+            for name in sorted(folders)
+            if not name.startswith(".") and first_visit(os.path.join(here, name))
+        ]
+        paths = (Path(here, name) for name in files if not name.startswith("."))
+        found.extend(path for path in paths if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+
+
+@contextmanager
+def _unreadable_as(name: str) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        raise UnreadableImage(name, reason_for(error)) from error
+
+
+def reason_for(error: BaseException) -> str:
+    """A few words a person understands for what the file system or a decoder raised."""
+    if isinstance(error, FileNotFoundError):
+        return "file not found"
+    if isinstance(error, IsADirectoryError):
+        return "a folder, not a file"
+    if isinstance(error, PermissionError):
+        return "no permission to read it"
+    if isinstance(error, UnidentifiedImageError):
+        return "not an image"
+    if isinstance(error, Image.DecompressionBombError):
+        return "too many pixels, possibly a decompression bomb"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    if "truncated" in str(error).lower():
+        return "truncated"
+    return str(error) if isinstance(error, _Refused) else f"damaged ({error!r})"
+
+
+class _Refused(ValueError):
+    """The file decodes, but its pixels make no picture; the message is the reason."""
+
+
+def _decode(path: Path, reduced: bool) -> Image.Image:
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise _Refused("not a regular file")
+    if status.st_size == 0:
+        raise _Refused("empty file")
+    with _quiet():
+        image = Image.open(path, formats=_FORMATS)
+    with image:
+        if image.format == "TIFF":
+            # Decoding would read these tags itself, and complain aloud.
+            with _quiet():
+                image.getexif()
+        if reduced:
+            image.draft(None, (1, 1))
+        return _upright_rgb(image)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    # Warning filters belong to the whole process, so threads must take turns to change them.
+    with _warning_filters, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _upright_rgb(image: Image.Image) -> Image.Image:
+    image.load()
+    if 0 in image.size:
+        raise _Refused("no pixels")
+    turn = _UPRIGHT.get(_orientation(image))
+    return _on_white(image if turn is None else image.transpose(turn))
+
+
+def _orientation(image: Image.Image) -> int:
+    as_stored = 1
+    try:
+        with _quiet():
+            value = image.getexif().get(ExifTags.Base.Orientation, as_stored)
+    except _DAMAGE:
+        # Broken metadata around sound pixels: the picture is shown as stored, as viewers do.
+        return as_stored
+    return value if isinstance(value, int) else as_stored
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I") or image.mode == "F":
+        image = _to_8_bit(image)
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    straight = image.convert("LA") if image.mode == "La" else image
+    front = straight.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", front.size, "white"), front).convert("RGB")
+
+
+def _to_8_bit(image: Image.Image) -> Image.Image:
+    values = np.asarray(image, dtype=np.float64)
+    gray = values * _float_scale(values) if image.mode == "F" else np.clip(values, 0, 65535) / 257
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):
+        gray = np.where(values == transparent, 255, gray)
+    return Image.fromarray(np.rint(gray).astype(np.uint8))
+
+
+def _float_scale(values: npt.NDArray[np.float64]) -> float:
+    # A float file does not say where its white is: take the smallest customary range that holds all values.
+    if not np.isfinite(values).all() or values.min() < 0 or values.max() > 65535:
+        raise _Refused("float pixels that are not finite or lie outside 0..65535")
+    if values.max() <= 1:
+        return 255.0
+    return 1.0 if values.max() <= 255 else 1 / 257
+
+
+def _from_array(array: npt.NDArray[Any]) -> Image.Image:
+    flat = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
+    if not (flat.ndim == 2 or (flat.ndim == 3 and flat.shape[2] in (3, 4))) or flat.size == 0:
+        raise Misuse(
+            f"an array of shape {array.shape} is no image. "
+            "Give height x width, or height x width x 1, 3 or 4 channels."
+        )
+    return Image.fromarray(np.ascontiguousarray(_bytes_of(flat)))
+
+
+def _bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype == np.bool_:
+        return array.astype(np.uint8) * np.uint8(255)
+    if array.dtype.kind == "u" and array.dtype.itemsize == 2:
+        return np.rint(array / 257).astype(np.uint8)
+    if array.dtype.kind != "f":
+        raise Misuse(f"pixels of type {array.dtype} have no known range. Give uint8 or floats in [0,1].")
+    # Written so that a NaN, which no comparison accepts, is refused too.
+    if not (array.min() >= 0 and array.max() <= 1):
+        raise Misuse("float pixels lie outside [0,1] or are not numbers. Give uint8 or floats in [0,1].")
+    return np.rint(array.astype(np.float64) * 255).astype(np.uint8)

@@ -1,0 +1,38 @@
+"""Loading views in the background of the training, in the same order whatever the number of workers."""
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from sptnet.views import Batch, CentreViews, EpochBatches, ImageStore, ViewMaker
+
+
+def n_workers(setting: int | str, n_images: int) -> int:
+    """`auto`: none for a pile that is small or alone on few cores, where starting processes costs more than it saves."""
+    if isinstance(setting, int):
+        return setting
+    cores = os.cpu_count() or 1
+    return 0 if cores <= 2 or n_images < 2000 else min(8, cores - 1)
+
+
+def iterate_batches(batches: EpochBatches, workers: int, pin: bool) -> Iterator[Batch]:
+    loader: DataLoader[Batch] = DataLoader(batches, batch_size=None, num_workers=workers, pin_memory=pin)
+    yield from loader
+
+
+def iterate_centre_views(
+    store: ImageStore,
+    maker: ViewMaker,
+    indices: npt.NDArray[np.int64],
+    batch_size: int,
+    workers: int = 0,
+) -> Iterator[Tensor]:
+    loader: DataLoader[Tensor] = DataLoader(
+        CentreViews(store, maker, indices), batch_size=batch_size, num_workers=workers
+    )
+    for views in loader:
+        yield maker.normalise(views)

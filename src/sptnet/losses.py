@@ -1,0 +1,127 @@
+"""Every loss of the method, as pure functions of projections and logits.
+
+Rows are view one of all images, then view two. Logits are plain cosines; temperatures are applied inside.
+The forms are those of the published code, from which the published results came; `docs/method.md` lists where
+they differ from the paper's text. Everything is computed in float32 or better, whatever comes in.
+"""
+
+import math
+from dataclasses import dataclass, fields
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+INFO_NCE_TEMPERATURE = 1.0  # tau_u
+SUPERVISED_CONTRASTIVE_TEMPERATURE = 0.07  # tau_c
+STUDENT_TEMPERATURE = 0.1  # tau_s
+
+Scalar = Float[Tensor, ""]
+
+
+def _at_least_float32(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def _unit(x: Float[Tensor, "n dim"]) -> Float[Tensor, "n dim"]:
+    """Rows of length one; a zero row stays zero and keeps a finite gradient."""
+    length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    return x / torch.where(length > 0, length, 1.0)
+
+
+def _log_softmax_over_others(projections: Float[Tensor, "n dim"], temperature: float) -> Float[Tensor, "n n"]:
+    """log exp(z_i.z_a/t) / sum_{b != i} exp(z_i.z_b/t); the diagonal is zero and means nothing."""
+    with torch.autocast(projections.device.type, enabled=False):  # autocast would halve the matrix product
+        z = _unit(_at_least_float32(projections))
+        itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
+        similarities = (z @ z.T / temperature).masked_fill(itself, -torch.inf)
+        return F.log_softmax(similarities, dim=1).masked_fill(itself, 0.0)
+
+
+def info_nce(projections: Float[Tensor, "2b dim"], temperature: float = INFO_NCE_TEMPERATURE) -> Scalar:
+    """L_nce^un: each view picks out the other view of its image among all other views of the batch."""
+    n = len(projections)
+    log_p = _log_softmax_over_others(projections, temperature)
+    rows = torch.arange(n, device=projections.device)
+    return -log_p[rows, rows.roll(n // 2)].mean()
+
+
+def supervised_contrastive(
+    projections: Float[Tensor, "2b dim"],
+    labels: Int[Tensor, " b"],
+    temperature: float = SUPERVISED_CONTRASTIVE_TEMPERATURE,
+) -> Scalar:
+    """L_nce^sup: each view is drawn to all other views of its class; zero when there is no image."""
+    if len(projections) == 0:
+        return _at_least_float32(projections).sum()
+    log_p = _log_softmax_over_others(projections, temperature)
+    both = labels.repeat(2)
+    positive = (both[:, None] == both[None, :]).fill_diagonal_(False)
+    return -((log_p * positive).sum(1) / positive.sum(1)).mean()
+
+
+def self_distillation(
+    logits: Float[Tensor, "2b k"], student_temperature: float, teacher_temperature: float
+) -> Scalar:
+    """L_cls^un: each view predicts the sharpened, constant prediction of the other view."""
+    logits = _at_least_float32(logits)
+    log_p = F.log_softmax(logits / student_temperature, dim=1)
+    teacher_one, teacher_two = F.softmax(logits.detach() / teacher_temperature, dim=1).chunk(2)
+    targets = torch.cat([teacher_two, teacher_one])
+    return -(targets * log_p).sum(1).mean()
+
+
+def cross_entropy(logits: Float[Tensor, "2b k"], labels: Int[Tensor, " b"], temperature: float) -> Scalar:
+    """L_cls^sup: both views predict the label; zero when there is no image."""
+    logits = _at_least_float32(logits)
+    if len(logits) == 0:
+        return logits.sum()
+    return F.cross_entropy(logits / temperature, labels.repeat(2))
+
+
+def mean_entropy_gap(logits: Float[Tensor, "2b k"], temperature: float = STUDENT_TEMPERATURE) -> Scalar:
+    """log K - H(mean prediction): zero when the batch uses all categories equally. Minimising it maximises Delta."""
+    log_p = F.log_softmax(_at_least_float32(logits) / temperature, dim=1)
+    log_mean = torch.logsumexp(log_p, dim=0) - math.log(len(log_p))
+    return math.log(log_p.shape[1]) + (log_mean.exp() * log_mean).sum()
+
+
+@dataclass(frozen=True)
+class GcdLoss:
+    """The named parts of the objective and their weighted sum."""
+
+    info_nce: Tensor
+    supervised_contrastive: Tensor
+    self_distillation: Tensor
+    cross_entropy: Tensor
+    mean_entropy_gap: Tensor
+    total: Tensor
+
+    def parts(self) -> dict[str, Tensor]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def gcd_loss(
+    projections: Float[Tensor, "2b dim"],
+    logits: Float[Tensor, "2b k"],
+    labels: Int[Tensor, " b"],
+    labelled: Bool[Tensor, " b"],
+    teacher_temperature: float,
+    sup_weight: float = 0.35,
+    entropy_weight: float = 1.0,
+) -> GcdLoss:
+    """The objective of SimGCD and of both stages of SPTNet.
+
+    (1 - lambda) (self-distillation + epsilon * mean-entropy gap + InfoNCE) + lambda (cross-entropy + SupCon)
+    """
+    known = labelled.repeat(2)
+    nce = info_nce(projections, INFO_NCE_TEMPERATURE)
+    contrast = supervised_contrastive(projections[known], labels[labelled], SUPERVISED_CONTRASTIVE_TEMPERATURE)
+    distilled = self_distillation(logits, STUDENT_TEMPERATURE, teacher_temperature)
+    supervised = cross_entropy(logits[known], labels[labelled], STUDENT_TEMPERATURE)
+    gap = mean_entropy_gap(logits, STUDENT_TEMPERATURE)
+    unsupervised_part = distilled + entropy_weight * gap + nce
+    supervised_part = supervised + contrast
+    total = (1 - sup_weight) * unsupervised_part + sup_weight * supervised_part
+    return GcdLoss(nce, contrast, distilled, supervised, gap, total)

@@ -1,0 +1,43 @@
+"""SimGCD (Wen et al., ICCV 2023): two raw views, the last block and the head train together.
+
+It is a baseline of the paper, and stage 0 of SPTNet.
+"""
+
+from torch import Tensor
+
+from sptnet.config import Config, Stage
+from sptnet.losses import GcdLoss, gcd_loss
+from sptnet.phases import RAW, Always, Objective, Optimiser, StagePlan
+from sptnet.schedules import cosine_by_epoch, teacher_temperature
+
+
+def objective(stage: Stage) -> Objective:
+    """The loss of SimGCD and SPTNet with the teacher's temperature of the epoch."""
+
+    def loss(projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> GcdLoss:
+        temperature = teacher_temperature(stage.teacher_start, stage.teacher_end, stage.teacher_warm_up, epoch)
+        return gcd_loss(
+            projections, logits, labels, labelled, temperature, stage.sup_weight, stage.entropy_weight
+        )
+
+    return loss
+
+
+def model_optimiser(stage: Stage, momentum: float) -> Optimiser:
+    def learning_rate(epoch: int, step: int, epochs: int, steps: int) -> float:
+        return cosine_by_epoch(stage.learning_rate, stage.final_ratio, epoch, epochs)
+
+    return Optimiser(learning_rate, stage.weight_decay, momentum)
+
+
+def stages(config: Config) -> list[StagePlan]:
+    stage = config.simgcd
+    return [
+        StagePlan(
+            name="simgcd",
+            epochs=stage.epochs,
+            turns=Always(RAW),
+            objective=objective(stage),
+            optimisers={"model": model_optimiser(stage, config.training.momentum)},
+        )
+    ]

@@ -1,0 +1,50 @@
+"""SPTNet (Wang et al., ICLR 2024): on a finished SimGCD model, prompts and model learn by turns."""
+
+from sptnet.config import Config, SptNet
+from sptnet.errors import Misuse
+from sptnet.methods import simgcd
+from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, OneThenOther, Optimiser, StagePlan, TakeTurns, Turns
+from sptnet.schedules import warm_up_then_cosine
+
+
+def turns(settings: SptNet) -> Turns:
+    """The training strategies of the paper, and two controls: frozen random prompts, and no prompts at all."""
+    strategies: dict[str, Turns] = {
+        "alternate": TakeTurns(PROMPT, MODEL, settings.k, restart=settings.counter == "epoch"),
+        "end-to-end": Always(JOINT),
+        "data-first": OneThenOther(PROMPT, MODEL),
+        "model-first": OneThenOther(MODEL, PROMPT),
+        "prompts-only": Always(PROMPT),
+        "random-prompts": Always(MODEL),
+        "fine-tune": Always(RAW),
+    }
+    return strategies[settings.strategy]
+
+
+def prompt_optimiser(settings: SptNet, momentum: float) -> Optimiser:
+    def learning_rate(epoch: int, step: int, epochs: int, steps: int) -> float:
+        return warm_up_then_cosine(settings.prompt_learning_rate, settings.prompt_warm_up, step, steps)
+
+    return Optimiser(learning_rate, weight_decay=0.0, momentum=momentum)
+
+
+def stages(config: Config) -> list[StagePlan]:
+    settings, momentum = config.sptnet, config.training.momentum
+    without_prompts = settings.strategy == "fine-tune"
+    if config.prompt.kind == "none" and not without_prompts:
+        raise Misuse(
+            f"the strategy {settings.strategy} needs prompts, but prompt.kind is none. Choose a kind, or train "
+            "without prompts by --set sptnet.strategy=fine-tune."
+        )
+    stage = StagePlan(
+        name="sptnet",
+        epochs=settings.epochs,
+        turns=turns(settings),
+        objective=simgcd.objective(settings),
+        optimisers={
+            "prompt": prompt_optimiser(settings, momentum),
+            "model": simgcd.model_optimiser(settings, momentum),
+        },
+        prompt_kind="none" if without_prompts else config.prompt.kind,
+    )
+    return [stage] if settings.start_from else [*simgcd.stages(config), stage]

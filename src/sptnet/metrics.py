@@ -1,0 +1,106 @@
+"""How good a sorting is: clusters matched to true classes, then accuracy over all, known ("old") and new ones."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from sptnet.errors import Misuse
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SplitAccuracy:
+    """Shares in [0, 1]; `old` or `new` is nan where no image has such a true class."""
+
+    all: float
+    old: float
+    new: float
+
+
+def split_accuracy(
+    y_true: npt.ArrayLike, y_pred: npt.ArrayLike, old_classes: Iterable[Any], form: str = "v2"
+) -> SplitAccuracy:
+    """All/Old/New accuracy.
+
+    Forms: "v2" matches once over all images (the standard); "v2b" has the same matching but weighs every class
+    equally; "v1" matches old and new images separately, which lets one cluster serve twice and reads higher.
+    """
+    if form not in FORMS:
+        raise Misuse(f"unknown form of split accuracy {form!r}. Use one of: {', '.join(FORMS)}.")
+    true, pred = np.asarray(y_true), np.asarray(y_pred)
+    if true.ndim != 1 or true.shape != pred.shape or len(true) == 0:
+        raise Misuse(
+            "split_accuracy needs two lists of equal length with at least one image. "
+            f"Got shapes {true.shape} and {pred.shape}."
+        )
+    is_old = np.isin(true, np.array(list(old_classes), dtype=true.dtype if true.dtype.kind == "U" else None))
+    return FORMS[form](as_ids(true), as_ids(pred), is_old)
+
+
+def as_ids(labels: npt.NDArray[Any]) -> Ids:
+    """Small non-negative integers as they are, so that ties in the matching fall as in the published code."""
+    if labels.dtype.kind in "iu" and labels.min() >= 0 and labels.max() < 100_000:
+        return labels.astype(np.int64)
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def contingency(true: Ids, pred: Ids) -> npt.NDArray[np.int64]:
+    """counts[p, t]: images predicted p whose truth is t, padded to a square."""
+    size = int(max(true.max(), pred.max())) + 1
+    counts = np.zeros((size, size), dtype=np.int64)
+    np.add.at(counts, (pred, true), 1)
+    return counts
+
+
+def match_clusters(true: Ids, pred: Ids) -> Ids:
+    """For every predicted cluster the true class it stands for, by the Hungarian method."""
+    counts = contingency(true, pred)
+    clusters, classes = linear_sum_assignment(counts.max() - counts)
+    return np.asarray(classes[np.argsort(clusters)], dtype=np.int64)
+
+
+def _share(hits: npt.NDArray[np.bool_]) -> float:
+    return float(hits.mean()) if len(hits) else float("nan")
+
+
+def _one_matching(true: Ids, pred: Ids, is_old: npt.NDArray[np.bool_]) -> SplitAccuracy:
+    hit = match_clusters(true, pred)[pred] == true
+    return SplitAccuracy(_share(hit), _share(hit[is_old]), _share(hit[~is_old]))
+
+
+def _class_balanced(true: Ids, pred: Ids, is_old: npt.NDArray[np.bool_]) -> SplitAccuracy:
+    hit = match_clusters(true, pred)[pred] == true
+
+    def mean_over_classes(where: npt.NDArray[np.bool_]) -> float:
+        shares = [hit[true == c].mean() for c in np.unique(true[where])]
+        return float(np.mean(shares)) if shares else float("nan")
+
+    return SplitAccuracy(*(mean_over_classes(w) for w in (np.ones_like(is_old), is_old, ~is_old)))
+
+
+def _separate_matchings(true: Ids, pred: Ids, is_old: npt.NDArray[np.bool_]) -> SplitAccuracy:
+    def matched(where: npt.NDArray[np.bool_]) -> float:
+        return _share(match_clusters(true[where], pred[where])[pred[where]] == true[where]) if where.any() else np.nan
+
+    old, new, weight = matched(is_old), matched(~is_old), float(is_old.mean())
+    parts = [w * a for w, a in ((weight, old), (1 - weight, new)) if w > 0]
+    return SplitAccuracy(sum(parts), old, new)
+
+
+FORMS: dict[str, Callable[[Ids, Ids, npt.NDArray[np.bool_]], SplitAccuracy]] = {
+    "v2": _one_matching,
+    "v2b": _class_balanced,
+    "v1": _separate_matchings,
+}
+
+
+def nmi_ari(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> tuple[float, float]:
+    """Normalised mutual information and adjusted Rand index: no matching, no old and new."""
+    nmi = normalized_mutual_info_score(y_true, y_pred)
+    return float(nmi), float(adjusted_rand_score(y_true, y_pred))

@@ -1,0 +1,76 @@
+"""The whole model: prompts, then backbone, then head."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
+
+from sptnet.backbone import Backbone
+from sptnet.config import PromptSettings
+from sptnet.head import PrototypeHead
+from sptnet.prompts import SummedPrompt, build_prompt
+
+Group = Literal["prompt", "model"]
+
+
+class DeepTokens(nn.Module):
+    """Prompt tokens for every block of the ViT (VPT, deep): the hidden-space rival of pixel prompts."""
+
+    def __init__(self, depth: int, n_tokens: int, dim: int, patch_size: int, generator: Generator | None = None):
+        super().__init__()
+        bound = (6.0 / (3 * patch_size * patch_size + dim)) ** 0.5
+        uniform = torch.rand(depth, n_tokens, dim, generator=generator)
+        self.values = nn.Parameter((2 * uniform - 1) * bound)
+
+
+class GcdModel(nn.Module):
+    """Images to (projections, logits); `prompted=False` leaves the prompts out."""
+
+    def __init__(self, backbone: Backbone, head: PrototypeHead, trainable_blocks: int = 1):
+        super().__init__()
+        self.backbone = backbone
+        self.head = head
+        self.prompt: SummedPrompt = build_prompt("none", backbone.pixels.image_size, backbone.patch_size)
+        self.tokens: DeepTokens | None = None
+        self.trainable_blocks = trainable_blocks
+
+    def attach_prompt(self, settings: PromptSettings, generator: Generator | None = None) -> None:
+        """Gives the model fresh prompts of the kind asked for, in place of those it had."""
+        backbone = self.backbone
+        size, patch = backbone.pixels.image_size, backbone.patch_size
+        kind = "none" if settings.kind == "vpt" else settings.kind
+        device = self.head.prototypes.device
+        self.prompt = build_prompt(kind, size, patch, settings.width, settings.border, generator).to(device)
+        self.tokens = None
+        if settings.kind == "vpt":
+            tokens = DeepTokens(backbone.depth, settings.tokens, backbone.dim, patch, generator)
+            self.tokens = tokens.to(device)
+
+    def features(self, images: Float[Tensor, "n 3 h w"], prompted: bool = True) -> Float[Tensor, "n dim"]:
+        if not prompted:
+            features: Tensor = self.backbone(images)
+            return features
+        tokens = None if self.tokens is None else self.tokens.values
+        features = self.backbone(self.prompt(images), tokens)
+        return features
+
+    def forward(
+        self, images: Float[Tensor, "n 3 h w"], prompted: bool = True
+    ) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
+        projections, logits = self.head(self.features(images, prompted))
+        return projections, logits
+
+    def group(self, name: Group) -> list[nn.Parameter]:
+        """The two groups that phases choose between: what changes the data and what changes the model."""
+        if name == "prompt":
+            tokens = [] if self.tokens is None else list(self.tokens.parameters())
+            return [*self.prompt.parameters(), *tokens]
+        return [*self.backbone.last_blocks(self.trainable_blocks), *self.head.parameters()]
+
+    def train_only(self, groups: frozenset[Group]) -> None:
+        """Exactly these groups get gradients; all else is frozen."""
+        self.requires_grad_(False)
+        for name in groups:
+            for parameter in self.group(name):
+                parameter.requires_grad_(True)

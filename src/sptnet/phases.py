@@ -1,0 +1,109 @@
+"""The alternation as data: what trains, on which views, and whose turn it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from sptnet.losses import GcdLoss
+from sptnet.model import Group
+
+
+@dataclass(frozen=True)
+class View:
+    """One of the two draws of an image, as it is or with the prompts added."""
+
+    draw: int
+    prompted: bool
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One kind of training step."""
+
+    name: str
+    trains: frozenset[Group]
+    views: tuple[View, View]
+
+    @property
+    def draws(self) -> int:
+        """How many draws of an image this phase needs: the second is not made for nothing."""
+        return 1 + max(view.draw for view in self.views)
+
+
+RAW = Phase("raw", frozenset({"model"}), (View(0, False), View(1, False)))
+PROMPT = Phase("prompt", frozenset({"prompt"}), (View(0, True), View(1, True)))  # the paper's stage one
+MODEL = Phase("model", frozenset({"model"}), (View(0, False), View(0, True)))  # the paper's stage two
+JOINT = Phase("joint", frozenset({"prompt", "model"}), (View(0, True), View(1, True)))
+
+
+@dataclass(frozen=True)
+class Always:
+    """One phase throughout."""
+
+    phase: Phase
+
+    def at(self, epoch: int, batch: int, epochs: int, batches: int) -> Phase:
+        return self.phase
+
+
+@dataclass(frozen=True)
+class TakeTurns:
+    """Two phases by turns of k steps.
+
+    With `restart`, as published: every epoch begins with the first phase, and the turn passes at the batches whose
+    number, counted from one, k divides; so the first turn has k - 1 steps and the last is cut by the epoch's end.
+    Without, the count runs on through all epochs and every turn has k steps.
+    """
+
+    first: Phase
+    second: Phase
+    k: int
+    restart: bool = True
+
+    def at(self, epoch: int, batch: int, epochs: int, batches: int) -> Phase:
+        turn = (batch + 1) // self.k if self.restart else (epoch * batches + batch) // self.k
+        return self.second if turn % 2 else self.first
+
+
+@dataclass(frozen=True)
+class OneThenOther:
+    """The first phase for half of the epochs, then the second."""
+
+    first: Phase
+    second: Phase
+
+    def at(self, epoch: int, batch: int, epochs: int, batches: int) -> Phase:
+        return self.first if 2 * epoch < epochs else self.second
+
+
+Turns = Always | TakeTurns | OneThenOther
+
+LearningRate = Callable[[int, int, int, int], float]
+"""From epoch, step, number of epochs and number of steps to a learning rate; the step counts through all phases."""
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    learning_rate: LearningRate
+    weight_decay: float
+    momentum: float
+
+
+class Objective(Protocol):
+    def __call__(
+        self, projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int
+    ) -> GcdLoss: ...
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One training run over the data: a method is a list of these."""
+
+    name: str
+    epochs: int
+    turns: Turns
+    objective: Objective
+    optimisers: dict[Group, Optimiser] = field(default_factory=dict)
+    prompt_kind: str = "none"

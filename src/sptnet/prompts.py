@@ -1,0 +1,125 @@
+"""Learnable pixel prompts: a frame inside every patch (spatial) and a border round the image (global).
+
+Prompts are added to normalised pixels. Each module holds exactly the values it trains: the frame's pixels, listed
+row by row, scattered into an otherwise empty image by `delta()`.
+"""
+
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Generator, Tensor, nn
+
+from sptnet.errors import Misuse
+
+Size = int | tuple[int, int]
+KINDS = ("none", "global", "shared", "spatial", "shared+global", "spatial+global")
+
+
+def as_pair(size: Size) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+
+
+def frame_mask(height: int, width: int, thickness: int, name: str) -> Bool[Tensor, "height width"]:
+    """True on the outermost `thickness` pixels of a rectangle; the frame must leave an inside."""
+    largest = (min(height, width) - 1) // 2
+    if not 1 <= thickness <= largest:
+        raise Misuse(
+            f"{name} must be at least 1 and leave an inside: the largest allowed is {largest} for "
+            f"{height} x {width} pixels. Got {thickness}."
+        )
+    mask = torch.ones(height, width, dtype=torch.bool)
+    mask[thickness : height - thickness, thickness : width - thickness] = False
+    return mask
+
+
+class Prompt(nn.Module):
+    """Images to images: adds the same learned picture to each of them."""
+
+    def delta(self) -> Float[Tensor, "1 3 height width"]:
+        raise NotImplementedError
+
+    def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 3 height width"]:
+        return images + self.delta()
+
+
+class GlobalPrompt(Prompt):
+    """A border of width m+ round the whole image: 6 m+ (H + W - 2 m+) values."""
+
+    mask: Tensor
+
+    def __init__(self, image_size: Size, width: int = 30, generator: Generator | None = None):
+        super().__init__()
+        height, breadth = as_pair(image_size)
+        self.register_buffer("mask", frame_mask(height, breadth, width, "the border width"), persistent=False)
+        self.values = nn.Parameter(torch.randn(3, int(self.mask.sum()), generator=generator))
+
+    def delta(self) -> Float[Tensor, "1 3 height width"]:
+        canvas = self.values.new_zeros(3, *self.mask.shape)
+        return canvas.masked_scatter(self.mask, self.values)[None]
+
+
+class SpatialPrompt(Prompt):
+    """A frame of width m inside every patch: 6 m (h + w - 2 m) values a patch, or one such frame for all patches."""
+
+    mask: Tensor
+
+    def __init__(
+        self,
+        image_size: Size,
+        patch_size: Size,
+        width: int = 1,
+        shared: bool = False,
+        generator: Generator | None = None,
+    ):
+        super().__init__()
+        (height, breadth), (h, w) = as_pair(image_size), as_pair(patch_size)
+        if height % h or breadth % w:
+            raise Misuse(f"an image of {height} x {breadth} pixels cannot be cut into patches of {h} x {w}.")
+        self.grid = (height // h, breadth // w)
+        self.shared = shared
+        self.register_buffer("mask", frame_mask(h, w, width, "the frame width"), persistent=False)
+        n_frames = 1 if shared else self.grid[0] * self.grid[1]
+        self.values = nn.Parameter(torch.randn(n_frames, 3, int(self.mask.sum()), generator=generator))
+
+    def delta(self) -> Float[Tensor, "1 3 height width"]:
+        (rows, columns), (h, w) = self.grid, self.mask.shape
+        frames = self.values.new_zeros(len(self.values), 3, h, w).masked_scatter(self.mask, self.values)
+        frames = frames.expand(rows * columns, 3, h, w).view(rows, columns, 3, h, w)
+        return frames.permute(2, 0, 3, 1, 4).reshape(1, 3, rows * h, columns * w)
+
+
+class SummedPrompt(Prompt):
+    """Several prompts added up, in the order given; none at all leaves images as they are."""
+
+    nothing: Tensor
+
+    def __init__(self, image_size: Size, *parts: Prompt):
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        self.register_buffer("nothing", torch.zeros(1, 3, *as_pair(image_size)), persistent=False)
+
+    def delta(self) -> Float[Tensor, "1 3 height width"]:
+        return sum((cast(Prompt, part).delta() for part in self.parts), start=self.nothing)
+
+    def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 3 height width"]:
+        return super().forward(images) if len(self.parts) else images
+
+
+def build_prompt(
+    kind: str,
+    image_size: Size,
+    patch_size: Size,
+    width: int = 1,
+    border: int = 30,
+    generator: Generator | None = None,
+) -> SummedPrompt:
+    """The prompts of a kind: SPTNet is "spatial+global", SPTNet-P "spatial", SPTNet-S "shared"."""
+    if kind not in KINDS:
+        raise Misuse(f"unknown kind of prompt {kind!r}. Use one of: {', '.join(KINDS)}.")
+    parts: list[Prompt] = []
+    if "global" in kind:
+        parts.append(GlobalPrompt(image_size, border, generator))
+    if "shared" in kind or "spatial" in kind:
+        parts.append(SpatialPrompt(image_size, patch_size, width, "shared" in kind, generator))
+    return SummedPrompt(image_size, *parts)

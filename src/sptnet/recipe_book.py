@@ -1,0 +1,140 @@
+"""Recipes: TOML files that hold only what differs from the defaults, and `--set a.b=c` on top of them."""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from sptnet.config import Config
+from sptnet.errors import Failure, Misuse
+
+
+def recipe_names() -> list[str]:
+    folder = files("sptnet") / "recipes"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def recipe_text(recipe: str) -> str:
+    """The text of a recipe of the package by name, or of a TOML file by path."""
+    if recipe in recipe_names():
+        return (files("sptnet") / "recipes" / f"{recipe}.toml").read_text(encoding="utf-8")
+    path = Path(recipe)
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    close = difflib.get_close_matches(recipe, recipe_names(), n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    raise Misuse(
+        f"there is no recipe {recipe!r}, neither in the package nor as a file.{hint} "
+        "`sptnet recipes list` shows the recipes of the package."
+    )
+
+
+def load_recipe(recipe: str, settings: Iterable[str] = ()) -> Config:
+    """A recipe with `key=value` settings on top, checked whole: all mistakes are reported at once."""
+    values = parse_toml(recipe_text(recipe), recipe)
+    for setting in settings:
+        apply_setting(values, setting)
+    return make_config(values, recipe)
+
+
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Misuse(f"{source} is not valid TOML: {error}. Mend that line.") from error
+
+
+def apply_setting(values: dict[str, Any], setting: str) -> None:
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise Misuse(f"--set {setting!r} is not of the form a.b=c, such as --set training.batch_size=64.")
+    *parents, last = key.strip().split(".")
+    section = values
+    for parent in parents:
+        section = section.setdefault(parent, {})
+        if not isinstance(section, dict):
+            raise Misuse(f"--set {setting!r}: {parent} is a value, not a section.")
+    section[last] = parse_value(text.strip())
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value, or the bare text where it is none: `0.5`, `true`, `[1, 2]`, `"x"`, `shared+global`."""
+    if text in ("none", "None", "null"):
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def make_config(values: dict[str, Any], source: str) -> Config:
+    if values.get("prompt", {}).get("kind", "") is None:  # `--set prompt.kind=none` means the kind, not nothing
+        values["prompt"]["kind"] = "none"
+    try:
+        return Config(**values)
+    except ValidationError as error:
+        problems = [_explain(problem) for problem in error.errors()]
+        listed = "\n".join(f"  - {problem}" for problem in dict.fromkeys(problems))
+        raise Misuse(f"{source} does not make a valid configuration:\n{listed}") from error
+
+
+def _explain(problem: Any) -> str:
+    path = [str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "function", "literal"))]
+    key = ".".join(path)
+    if problem["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(key, all_keys(), n=1, cutoff=0.5)
+        hint = f" Did you mean {close[0]}?" if close else f" Keys: {', '.join(all_keys())}."
+        return f"unknown key {key}.{hint}"
+    return f"{key}: {problem['msg'][0].lower()}{problem['msg'][1:]}. Got {problem['input']!r}."
+
+
+def all_keys(model: type[BaseModel] = Config, prefix: str = "") -> list[str]:
+    return [key for key, _ in _leaves(model, prefix)]
+
+
+def _leaves(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _leaves(kind, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", kind
+
+
+def to_toml(config: Config) -> str:
+    """The whole configuration as TOML; settings that are None are left out, as TOML has no null."""
+    values = config.model_dump()
+    top = {key: value for key, value in values.items() if not isinstance(value, dict)}
+    lines = _toml_lines(top)
+    for name, section in values.items():
+        if isinstance(section, dict):
+            lines += ["", f"[{name}]", *_toml_lines(section)]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_lines(section: dict[str, Any]) -> list[str]:
+    return [f"{key} = {_toml_value(value)}" for key, value in section.items() if value is not None]
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(_toml_value(item) for item in value)}]"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+    return repr(value)
+
+
+def read_config(path: Path) -> Config:
+    """The resolved configuration that a run wrote."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{path} cannot be read ({error.strerror}). Is this the folder of a run?") from error
+    return make_config(parse_toml(text, str(path)), str(path))

@@ -1,0 +1,30 @@
+"""Which images an epoch shows: labelled and unlabelled in balance, drawn with replacement."""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sptnet.errors import Misuse
+
+
+def balanced_batches(
+    labelled: npt.NDArray[np.int64], unlabelled: npt.NDArray[np.int64], batch_size: int, seed: int
+) -> list[Tensor]:
+    """As many draws as there are images, each labelled with probability one half; the last short batch is dropped."""
+    images = torch.from_numpy(np.concatenate([labelled, unlabelled]))
+    if len(images) < batch_size:
+        raise Misuse(
+            f"training.batch_size is {batch_size}, but there are only {len(images)} training images. "
+            f"Give at most {len(images)}, such as --set training.batch_size={max(2, len(images) // 4)}."
+        )
+    weights = torch.ones(len(images), dtype=torch.float64)
+    if len(labelled) and len(unlabelled):
+        weights[len(labelled) :] = len(labelled) / len(unlabelled)
+    generator = torch.Generator().manual_seed(seed)
+    drawn = images[torch.multinomial(weights, len(images), replacement=True, generator=generator)]
+    return list(drawn[: len(images) // batch_size * batch_size].split(batch_size))
+
+
+def n_batches(n_images: int, batch_size: int) -> int:
+    return n_images // batch_size

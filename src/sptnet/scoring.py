@@ -1,0 +1,69 @@
+"""Predicting and scoring: every image through the model once, then one matching over all of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sptnet.device import Compute
+from sptnet.losses import STUDENT_TEMPERATURE
+from sptnet.metrics import nmi_ari, split_accuracy
+from sptnet.model import GcdModel
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Features and logits of images, in their order."""
+
+    features: Tensor
+    logits: Tensor
+
+    @property
+    def categories(self) -> npt.NDArray[np.int64]:
+        return self.logits.argmax(1).numpy()
+
+    @property
+    def probabilities(self) -> npt.NDArray[np.float32]:
+        return (self.logits / STUDENT_TEMPERATURE).softmax(1).numpy()
+
+
+@torch.inference_mode()
+def run_model(model: GcdModel, views: Iterable[Tensor], compute: Compute, prompted: bool = True) -> Outputs:
+    """Features and logits of normalised views, batch by batch, in float32 on the CPU."""
+    was_training = model.training
+    model.eval()
+    features, logits = [torch.empty(0, model.backbone.dim)], [torch.empty(0, model.head.n_categories)]
+    for batch in views:
+        with compute.autocast():
+            feature = model.features(batch.to(compute.device), prompted)
+            logit = model.head(feature)[1]
+        features.append(feature.float().cpu())
+        logits.append(logit.float().cpu())
+    model.train(was_training)
+    return Outputs(torch.cat(features), torch.cat(logits))
+
+
+def score(truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], n_known: int) -> dict[str, Any]:
+    """All the numbers of one set of images; empty where nobody knows the truth."""
+    known_truth = truth >= 0
+    if not known_truth.any():
+        return {}
+    truth, predicted = truth[known_truth], predicted[known_truth]
+    accuracy = split_accuracy(truth, predicted, range(n_known))
+    balanced = split_accuracy(truth, predicted, range(n_known), form="v2b")
+    separate = split_accuracy(truth, predicted, range(n_known), form="v1")
+    nmi, ari = nmi_ari(truth, predicted)
+    return {
+        "all": accuracy.all,
+        "old": accuracy.old,
+        "new": accuracy.new,
+        "balanced": {"all": balanced.all, "old": balanced.old, "new": balanced.new},
+        "separate": {"all": separate.all, "old": separate.old, "new": separate.new},
+        "nmi": nmi,
+        "ari": ari,
+        "images": int(known_truth.sum()),
+    }

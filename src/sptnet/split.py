@@ -1,0 +1,269 @@
+"""Who is labelled: which images learn with their label, without it, or are kept aside."""
+
+import difflib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import Misuse
+from .images import printable
+from .pile import UNKNOWN, Pile
+
+Indices = npt.NDArray[np.int64]
+
+_PARTS = ("labelled", "unlabelled", "holdout", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    classes: tuple[str, ...]
+    """Known classes first, then the new ones of which the truth is known."""
+    n_known: int
+    target: npt.NDArray[np.int64]
+    """Per image of the pile an index into `classes`; -1 where nobody knows the truth."""
+    labelled: Indices
+    unlabelled: Indices
+    holdout: Indices
+    """Labelled images kept out of training, to choose a model by."""
+    test: Indices
+
+    def __post_init__(self) -> None:
+        parts = np.concatenate([self.labelled, self.unlabelled, self.holdout, self.test])
+        if not np.array_equal(np.sort(parts), np.arange(len(self.target))):
+            raise Misuse("the parts of the split overlap or leave images out. Put each image in one part.")
+
+    @property
+    def known_classes(self) -> tuple[str, ...]:
+        return self.classes[: self.n_known]
+
+    @property
+    def new_classes(self) -> tuple[str, ...]:
+        return self.classes[self.n_known :]
+
+    @property
+    def old_ids(self) -> range:
+        return range(self.n_known)
+
+    @property
+    def labels(self) -> npt.NDArray[np.int64]:
+        """What a learner may see: the target of labelled and held-out images, -1 everywhere else."""
+        visible = np.full_like(self.target, UNKNOWN)
+        for part in (self.labelled, self.holdout):
+            visible[part] = self.target[part]
+        return visible
+
+
+def make_split(
+    pile: Pile,
+    known_classes: Sequence[str] | int | None = None,
+    labelled_share: float = 0.5,
+    seed: int = 0,
+    holdout_share: float = 0.0,
+) -> Split:
+    """Follow the labels the pile gives, or draw a labelled share of the known classes as benchmarks do."""
+    if not 0 <= seed < 2**32 - 1:
+        raise Misuse(f"the seed {seed} cannot be used. Give a whole number from 0 to {2**32 - 2}.")
+    if not 0 <= holdout_share < 1:
+        raise Misuse(f"the holdout share {holdout_share} lies outside [0, 1). Give a share such as 0.1.")
+    if pile.given is None:
+        known = _known_of_benchmark(pile, known_classes)
+        classes, target = _order_classes(pile, known)
+        labelled = _draw_labelled(target, pile.test, len(known), labelled_share, seed)
+    else:
+        known = _known_of_given(pile, pile.given, known_classes)
+        classes, target = _order_classes(pile, known)
+        labelled = np.flatnonzero(pile.given & ~pile.test)
+    _refuse_unlabelled_classes(known, target[labelled])
+    unlabelled = np.setdiff1d(np.flatnonzero(~pile.test), labelled)
+    if len(unlabelled) == 0:
+        raise Misuse(
+            "no unlabelled image is left, so there is nothing to discover. "
+            "Lower data.labelled_share or add images without a label."
+        )
+    holdout = _draw_holdout(target, labelled, len(known), holdout_share, seed + 1)
+    return Split(
+        classes=classes,
+        n_known=len(known),
+        target=target,
+        labelled=np.setdiff1d(labelled, holdout),
+        unlabelled=unlabelled,
+        holdout=holdout,
+        test=np.flatnonzero(pile.test),
+    )
+
+
+def _known_of_benchmark(pile: Pile, known_classes: Sequence[str] | int | None) -> tuple[str, ...]:
+    if known_classes is None:
+        raise Misuse(
+            "every image is labelled, so there is nothing to discover. Name the known classes with "
+            "--set data.known_classes=5, or put unsorted images in the folder called unlabelled."
+        )
+    return _named(pile, known_classes)
+
+
+def _known_of_given(
+    pile: Pile, given: npt.NDArray[np.bool_], known_classes: Sequence[str] | int | None
+) -> tuple[str, ...]:
+    seen = set(pile.labels[given & ~pile.test].tolist())
+    labelled_names = tuple(name for i, name in enumerate(pile.names) if i in seen)
+    if not labelled_names:
+        raise Misuse(
+            "no training image has a label. Sort some into one sub-folder per class, or give a labels file."
+        )
+    if known_classes is None:
+        return labelled_names
+    known = _named(pile, known_classes)
+    left_out = [name for name in labelled_names if name not in known]
+    if left_out:
+        raise Misuse(
+            f"the labels name {len(labelled_names)} classes but data.known_classes leaves out "
+            f"{_listed(left_out)}. Add the missing ones, or drop the setting."
+        )
+    return known
+
+
+def _named(pile: Pile, known_classes: Sequence[str] | int) -> tuple[str, ...]:
+    if isinstance(known_classes, int):
+        if isinstance(known_classes, bool) or not 1 <= known_classes <= len(pile.names):
+            raise Misuse(
+                f"data.known_classes is {known_classes}, but the pile has {len(pile.names)} classes. "
+                f"Give a number from 1 to {len(pile.names)}, or a list of names."
+            )
+        return pile.names[:known_classes]
+    # Class names such as 0 and 1 arrive from a command line as numbers.
+    listed = (known_classes,) if isinstance(known_classes, str) else known_classes
+    known = tuple(str(name) for name in listed)
+    if not known:
+        raise Misuse(f"data.known_classes is empty. Choose from: {_listed(pile.names)}.")
+    strangers = [name for name in known if name not in pile.names]
+    if strangers:
+        close = difflib.get_close_matches(strangers[0], pile.names, n=1)
+        hint = f" (did you mean {printable(close[0])}?)" if close else ""
+        raise Misuse(
+            f"data.known_classes names {_listed(strangers)}, which the pile does not have{hint}. "
+            f"Choose from: {_listed(pile.names)}."
+        )
+    repeats = sorted({name for name in known if known.count(name) > 1})
+    if repeats:
+        raise Misuse(f"data.known_classes names {_listed(repeats)} more than once. Name each class once.")
+    return known
+
+
+def _order_classes(pile: Pile, known: tuple[str, ...]) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+    present = set(pile.labels.tolist())
+    new = tuple(name for i, name in enumerate(pile.names) if i in present and name not in known)
+    classes = known + new
+    return classes, _targets(pile, classes)
+
+
+def _targets(pile: Pile, classes: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    position = {name: i for i, name in enumerate(classes)}
+    # The last entry is the one that the label -1 picks.
+    moved = [position.get(name, UNKNOWN) for name in pile.names] + [UNKNOWN]
+    return np.array(moved, dtype=np.int64)[pile.labels]
+
+
+def _draw_labelled(
+    target: npt.NDArray[np.int64], test: npt.NDArray[np.bool_], n_known: int, share: float, seed: int
+) -> Indices:
+    if not 0 < share <= 1:
+        raise Misuse(f"the labelled share {share} lies outside (0, 1]. Give a share such as 0.5.")
+    candidates = np.flatnonzero((target >= 0) & (target < n_known) & ~test)
+    if len(candidates) == 0:
+        return candidates
+    # This very call makes the draw that published results were obtained with.
+    drawn = np.random.RandomState(seed).choice(
+        len(candidates), size=int(share * len(candidates)), replace=False
+    )
+    return np.sort(candidates[drawn])
+
+
+def _refuse_unlabelled_classes(known: tuple[str, ...], labelled_target: npt.NDArray[np.int64]) -> None:
+    counts = np.bincount(labelled_target, minlength=len(known))
+    empty = [name for name, count in zip(known, counts, strict=True) if count == 0]
+    if empty:
+        raise Misuse(
+            f"the labels name {len(known) - len(empty)} classes but {len(known)} are to be known: "
+            f"{_listed(empty)} has no labelled training image. "
+            "Label some, raise data.labelled_share, or leave the class out of data.known_classes."
+        )
+
+
+def _draw_holdout(
+    target: npt.NDArray[np.int64], labelled: Indices, n_known: int, share: float, seed: int
+) -> Indices:
+    random = np.random.RandomState(seed)
+    chosen = [np.empty(0, dtype=np.int64)]
+    for known in range(n_known if share > 0 else 0):
+        members = labelled[target[labelled] == known]
+        size = min(max(1, round(share * len(members))), len(members) - 1)
+        chosen.append(random.choice(members, size=size, replace=False))
+    return np.sort(np.concatenate(chosen))
+
+
+def _listed(names: Sequence[str], most: int = 10) -> str:
+    shown = ", ".join(printable(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def write_split(split: Split, pile: Pile, path: Path | str) -> None:
+    """Write the split as JSON that a person can read: image ids and class names, no positions."""
+    content: dict[str, Any] = {
+        "pile": pile.name,
+        "known_classes": split.known_classes,
+        "new_classes": split.new_classes,
+    }
+    for part in _PARTS:
+        content[part] = [pile.ids[i] for i in getattr(split, part)]
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    # File names need not be valid text; surrogatepass brings them back unchanged.
+    Path(path).write_text(text + "\n", encoding="utf-8", errors="surrogatepass")
+
+
+def read_split(path: Path | str, pile: Pile) -> Split:
+    """Read what `write_split` wrote and match it with the images of the pile."""
+    content = _split_content(Path(path))
+    listed = [id_ for part in _PARTS for id_ in content[part]]
+    for complaint, ids in (
+        (f"lists images that {pile.name} does not have", set(listed) - set(pile.ids)),
+        (f"does not list all images of {pile.name}", set(pile.ids) - set(listed)),
+    ):
+        if ids:
+            raise Misuse(
+                f"the split {path} {complaint} ({len(ids)}): {_listed(sorted(ids)[:3])}. "
+                "Use the folder that the split was made for, or make a new split."
+            )
+    classes = tuple(content["known_classes"] + content["new_classes"])
+    target = _targets(pile, classes)
+    position = {id_: i for i, id_ in enumerate(pile.ids)}
+    parts = {part: np.array(sorted(position[id_] for id_ in content[part]), np.int64) for part in _PARTS}
+    n_known = len(content["known_classes"])
+    with_label = target[np.concatenate([parts["labelled"], parts["holdout"]])]
+    unnamed = (target == UNKNOWN) & (pile.labels != UNKNOWN)
+    if ((with_label < 0) | (with_label >= n_known)).any() or unnamed.any():
+        raise Misuse(
+            f"the split {path} does not fit the labels of {pile.name}. "
+            "Restore the labels that the split was made for, or make a new split."
+        )
+    return Split(classes=classes, n_known=n_known, target=target, **parts)
+
+
+def _split_content(path: Path) -> dict[str, list[str]]:
+    if not path.is_file():
+        raise Misuse(f"there is no split file {path}. Give a file that sptnet wrote, or make a new split.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
+    except ValueError as error:
+        raise Misuse(
+            f"the split {path} is not valid JSON ({error}). Restore it or make a new one."
+        ) from error
+    for key in ("known_classes", "new_classes", *_PARTS):
+        values = content.get(key) if isinstance(content, dict) else None
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise Misuse(f"the split {path} has no list of names {key!r}. Restore it or make a new one.")
+    return {key: value for key, value in content.items() if isinstance(value, list)}

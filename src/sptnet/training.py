@@ -1,0 +1,208 @@
+"""The training loop: one stage, epoch by epoch, step by step. What a step does is the phase's business."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from sptnet.checkpoint import Checkpoint
+from sptnet.device import Compute
+from sptnet.errors import Failure
+from sptnet.loader import iterate_batches
+from sptnet.losses import GcdLoss
+from sptnet.model import GcdModel, Group
+from sptnet.phases import Optimiser, Phase, StagePlan
+from sptnet.sampler import balanced_batches, n_batches
+from sptnet.views import Batch, EpochBatches, ImageStore, ViewMaker, seed_of
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a stage trains on: images by index, and the labels a learner may see (-1 elsewhere)."""
+
+    store: ImageStore
+    maker: ViewMaker
+    labels: npt.NDArray[np.int64]
+    labelled: npt.NDArray[np.int64]
+    unlabelled: npt.NDArray[np.int64]
+    ids: tuple[str, ...]
+
+    @property
+    def n_images(self) -> int:
+        return len(self.labelled) + len(self.unlabelled)
+
+
+@dataclass
+class EpochReport:
+    """What one epoch did: means of every loss part by phase, learning rates, speed."""
+
+    epoch: int
+    steps: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, dict[str, float]] = field(default_factory=dict)
+    learning_rates: dict[str, float] = field(default_factory=dict)
+    images_per_second: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, phase: Phase, parts: dict[str, float]) -> None:
+        n = self.steps.get(phase.name, 0)
+        means = self.losses.setdefault(phase.name, dict.fromkeys(parts, 0.0))
+        for name, value in parts.items():
+            means[name] += (value - means[name]) / (n + 1)
+        self.steps[phase.name] = n + 1
+
+
+def parameter_groups(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """Weight decay on matrices only: biases and other vectors go without."""
+    matrices = [p for p in parameters if p.ndim > 1]
+    vectors = [p for p in parameters if p.ndim <= 1]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def step_loss(model: GcdModel, batch: Batch, phase: Phase, plan: StagePlan, epoch: int, compute: Compute) -> GcdLoss:
+    """The objective on the pair of views that the phase asks for."""
+    one, two = phase.views
+    with compute.autocast():
+        if one.prompted == two.prompted:
+            both = torch.cat([batch.draws[one.draw], batch.draws[two.draw]])
+            projections, logits = model(both, one.prompted)
+        else:
+            halves = [model(batch.draws[view.draw], view.prompted) for view in phase.views]
+            projections, logits = (torch.cat(parts) for parts in zip(*halves, strict=True))
+    return plan.objective(projections, logits, batch.labels, batch.labelled, epoch)
+
+
+class StageTrainer:
+    """Trains one stage; its whole state can be taken as a checkpoint and given back."""
+
+    def __init__(
+        self,
+        model: GcdModel,
+        plan: StagePlan,
+        data: TrainingData,
+        compute: Compute,
+        *,
+        stage: int,
+        batch_size: int,
+        seed: int,
+        workers: int = 0,
+    ):
+        self.model, self.plan, self.data, self.compute = model, plan, data, compute
+        self.stage, self.batch_size, self.seed, self.workers = stage, batch_size, seed, workers
+        self.batches = n_batches(data.n_images, batch_size)
+        self.optimisers: dict[Group, torch.optim.SGD] = {}
+        for group, settings in plan.optimisers.items():
+            parameters = model.group(group)
+            if parameters:
+                self.optimisers[group] = torch.optim.SGD(
+                    parameter_groups(parameters, settings.weight_decay), lr=0.0, momentum=settings.momentum
+                )
+        self.scalers = {group: compute.scaler() for group in self.optimisers}
+        self.epoch = 0
+
+    def phases_of(self, epoch: int) -> list[Phase]:
+        return [self.plan.turns.at(epoch, batch, self.plan.epochs, self.batches) for batch in range(self.batches)]
+
+    def epoch_batches(self, epoch: int) -> EpochBatches:
+        seed = seed_of(self.seed, "epoch", self.stage, epoch)
+        data = self.data
+        batches = balanced_batches(data.labelled, data.unlabelled, self.batch_size, seed)
+        return EpochBatches(data.store, data.maker, data.labels, batches, self.phases_of(epoch), seed)
+
+    def run_epoch(self, on_step: Callable[[int, int], None] = lambda done, total: None) -> EpochReport:
+        """Trains the next epoch and counts it."""
+        self.model.train()
+        report = EpochReport(self.epoch + 1)
+        start = time.perf_counter()
+        batches = self.epoch_batches(self.epoch)
+        loaded = iterate_batches(batches, self.workers, self.compute.on_cuda)
+        for number, (phase, batch) in enumerate(zip(batches.phases, loaded, strict=True)):
+            parts = self.train_step(batch, phase, number)
+            report.add(phase, parts)
+            on_step(number + 1, self.batches)
+        report.learning_rates = {group: opt.param_groups[0]["lr"] for group, opt in self.optimisers.items()}
+        report.seconds = time.perf_counter() - start
+        report.images_per_second = self.batches * self.batch_size / report.seconds
+        self.epoch += 1
+        return report
+
+    def train_step(self, batch: Batch, phase: Phase, number: int) -> dict[str, float]:
+        """One step of one phase; returns every part of the loss."""
+        self.set_learning_rates(self.epoch * self.batches + number)
+        self.model.train_only(phase.trains)
+        loss = step_loss(self.model, batch.to(self.compute.device), phase, self.plan, self.epoch, self.compute)
+        parts = {name: float(value.detach()) for name, value in loss.parts().items()}
+        if not np.isfinite(parts["total"]):
+            self.stop_at_bad_loss(batch, parts, number)
+        for group in phase.trains:
+            self.optimisers[group].zero_grad(set_to_none=True)
+        # The groups that train share one backward pass, so they share its loss scale too.
+        scaler = self.scalers[min(phase.trains)]
+        scaler.scale(loss.total).backward()
+        for group in sorted(phase.trains):
+            scaler.step(self.optimisers[group])
+        scaler.update()
+        return parts
+
+    def set_learning_rates(self, step: int) -> None:
+        plan = self.plan
+        for group, optimiser in self.optimisers.items():
+            rate = plan.optimisers[group].learning_rate(self.epoch, step, plan.epochs, plan.epochs * self.batches)
+            for parameters in optimiser.param_groups:
+                parameters["lr"] = rate
+
+    def stop_at_bad_loss(self, batch: Batch, parts: dict[str, float], number: int) -> None:
+        bad = ", ".join(f"{name} = {value}" for name, value in parts.items() if not np.isfinite(value))
+        ids = ", ".join(self.data.ids[int(i)] for i in batch.indices)
+        raise Failure(
+            f"the loss is not finite in stage {self.plan.name}, epoch {self.epoch + 1}, batch {number + 1}: {bad}. "
+            f"The last good checkpoint is kept. Lower the learning rate, or look at the images of this batch: {ids}."
+        )
+
+    def trained_names(self) -> list[str]:
+        """The state that this stage may change, by its name in the model."""
+        trained = {id(p) for group in self.optimisers for p in self.model.group(group)}
+        prompts = {id(p) for p in self.model.group("prompt")}  # kept even if frozen: they are not in any other file
+        return [n for n, p in self.model.named_parameters() if id(p) in trained | prompts]
+
+    def checkpoint(self, **facts: Any) -> Checkpoint:
+        names = self.trained_names()
+        parameters = dict(self.model.named_parameters())
+        tensors: dict[str, Tensor] = {f"model.{name}": parameters[name] for name in names}
+        for name in names:
+            momentum = self._state_of(parameters[name]).get("momentum_buffer")
+            if momentum is not None:
+                tensors[f"momentum.{name}"] = momentum
+        facts["scalers"] = {group: scaler.state_dict() for group, scaler in self.scalers.items()}
+        return Checkpoint(self.stage, self.epoch, tensors, facts)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        self.epoch = checkpoint.epoch
+        parameters = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name in self.trained_names():
+                parameters[name].copy_(checkpoint.tensors[f"model.{name}"])
+                momentum = checkpoint.tensors.get(f"momentum.{name}")
+                if momentum is not None:
+                    self._state_of(parameters[name])["momentum_buffer"] = momentum.to(parameters[name].device)
+        for group, scaler in self.scalers.items():
+            scaler.load_state_dict(checkpoint.facts["scalers"][group])
+
+    def _state_of(self, parameter: nn.Parameter) -> dict[str, Any]:
+        for optimiser in self.optimisers.values():
+            if any(parameter is p for p in _parameters(optimiser)):
+                return optimiser.state[parameter]
+        return {}
+
+
+def _parameters(optimiser: torch.optim.Optimizer) -> Iterator[nn.Parameter]:
+    for group in optimiser.param_groups:
+        yield from group["params"]
+
+
+def trainable_count(model: GcdModel, settings: dict[Group, Optimiser]) -> int:
+    return sum(p.numel() for group in settings for p in model.group(group))

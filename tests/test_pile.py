@@ -1,0 +1,393 @@
+"""Folders, labels files and the digits become one pile; unreadable files leave it."""
+
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sptnet.errors import Failure, Misuse
+from sptnet.images import UnreadableImage
+from sptnet.pile import Pile, digits, drop_unreadable, fingerprint, read_folder
+
+
+def photos(root: Path, *names: str) -> Path:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (2, 2), "red").save(path)
+    return root
+
+
+def classes(pile: Pile) -> dict[str, str | None]:
+    return {
+        id_: pile.names[label] if label >= 0 else None
+        for id_, label in zip(pile.ids, pile.labels, strict=True)
+    }
+
+
+def labels_csv(root: Path, text: str, encoding: str = "utf-8") -> Path:
+    path = root / "labels.csv"
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def small(**changes: Any) -> Pile:
+    fields: dict[str, Any] = {
+        "name": "small",
+        "ids": ("a", "b"),
+        "sources": (np.zeros((2, 2), np.uint8), Image.new("L", (2, 2))),
+        "names": ("cat", "dog"),
+        "labels": np.array([0, -1], np.int64),
+        "given": np.array([True, False]),
+        "test": np.array([False, False]),
+    }
+    return Pile(**(fields | changes))
+
+
+def test_a_pile_knows_its_length_and_subsets() -> None:
+    pile = small()
+    part = pile.subset([1])
+    assert (len(pile), len(part)) == (2, 1)
+    assert (part.ids, part.names, part.labels.tolist()) == (("b",), ("cat", "dog"), [-1])
+    assert part.given is not None and part.given.tolist() == [False]
+    assert part.sources[0] is pile.sources[1]
+    assert pile.subset(np.array([1, 0])).ids == ("b", "a")
+    assert len(pile.subset([])) == 0
+    assert small(given=None).subset([0]).given is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sources": ()}, "2 ids but 0 sources"),
+        ({"labels": np.array([0], np.int64)}, "2 ids but 1 labels"),
+        ({"given": np.array([True])}, "2 ids but 1 given"),
+        ({"test": np.zeros(3, np.bool_)}, "2 ids but 3 test"),
+        ({"ids": ("a", "a")}, "the ids of the pile repeat"),
+        ({"names": ("cat", "cat")}, "the class names of the pile repeat"),
+        ({"labels": np.array([0, 2], np.int64)}, r"outside -1\.\.1"),
+        ({"labels": np.array([0, -2], np.int64)}, r"outside -1\.\.1"),
+        ({"labels": np.array([0.0, 1.0])}, "wrong type"),
+        ({"test": np.array([0, 1])}, "wrong type"),
+        ({"given": np.array([True, True])}, "gives away a label nobody knows"),
+    ],
+)
+def test_a_pile_refuses_columns_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(Misuse, match=message):
+        small(**changes)
+
+
+def test_digits() -> None:
+    pile = digits()
+    assert len(pile) == 1797
+    assert (pile.name, pile.ids[0], pile.ids[-1]) == ("digits", "digit-0000", "digit-1796")
+    assert pile.names == tuple("0123456789")
+    assert pile.labels[:5].tolist() == [0, 1, 2, 3, 4]
+    assert pile.given is None and not pile.test.any()
+    first = pile.sources[0]
+    assert isinstance(first, np.ndarray)
+    assert (first.shape, first.dtype) == ((8, 8), np.uint8)
+    # The first row of the first digit is 0 0 5 13 9 1 0 0 on a scale of 16.
+    assert first[0].tolist() == [0, 0, 80, 207, 143, 16, 0, 0]
+
+
+def test_sub_folders_are_classes(tmp_path: Path) -> None:
+    root = photos(tmp_path / "zoo", "fox/1.png", "cat/deep/er/2.jpg", "cat/1.png", "cat/unlabelled/3.png")
+    pile = read_folder(str(root))
+    assert pile.name == "zoo"
+    assert pile.names == ("cat", "fox")
+    assert classes(pile) == {
+        "cat/1.png": "cat",
+        "cat/deep/er/2.jpg": "cat",
+        "cat/unlabelled/3.png": "cat",
+        "fox/1.png": "fox",
+    }
+    assert pile.sources[0] == root / "cat/1.png"
+    assert pile.given is None and not pile.test.any()
+
+
+@pytest.mark.parametrize("stray", ["loose.png", "unlabelled/x.png", "unlabelled/deep/x.png"])
+def test_unsorted_images_make_the_other_labels_given(tmp_path: Path, stray: str) -> None:
+    pile = read_folder(photos(tmp_path, "cat/1.png", stray))
+    assert classes(pile) == {"cat/1.png": "cat", stray: None}
+    assert pile.given is not None and pile.given.tolist() == [True, False]
+
+
+def test_the_unlabelled_folder_can_have_another_name(tmp_path: Path) -> None:
+    pile = read_folder(
+        photos(tmp_path, "cat/1.png", "Unsorted/2.png", "unsorted/3.png"), unlabelled="Unsorted"
+    )
+    assert classes(pile) == {"Unsorted/2.png": None, "cat/1.png": "cat", "unsorted/3.png": "unsorted"}
+
+
+def test_nothing_but_unlabelled_images(tmp_path: Path) -> None:
+    pile = read_folder(photos(tmp_path, "1.png", "2.png"))
+    assert pile.names == ()
+    assert pile.given is not None and not pile.given.any()
+
+
+def test_names_with_quotes_line_breaks_and_emoji(tmp_path: Path) -> None:
+    pile = read_folder(photos(tmp_path, 'o\'ne "cat"/🦊.png', "two\nlines/a, b.png"))
+    assert pile.names == ('o\'ne "cat"', "two\nlines")
+
+
+@pytest.mark.parametrize("held_out", ["test", "val"])
+def test_train_and_test_folders(tmp_path: Path, held_out: str) -> None:
+    root = photos(
+        tmp_path, "train/cat/1.png", "train/dog/x/1.png", f"{held_out}/cat/2.png", f"{held_out}/owl/1.png"
+    )
+    pile = read_folder(root)
+    assert pile.names == ("cat", "dog", "owl")
+    assert classes(pile) == {
+        f"{held_out}/cat/2.png": "cat",
+        f"{held_out}/owl/1.png": "owl",
+        "train/cat/1.png": "cat",
+        "train/dog/x/1.png": "dog",
+    }
+    assert {id_ for id_, test in zip(pile.ids, pile.test, strict=True) if test} == {
+        f"{held_out}/cat/2.png",
+        f"{held_out}/owl/1.png",
+    }
+    assert pile.given is None
+
+
+def test_test_and_val_are_both_kept_from_training(tmp_path: Path) -> None:
+    pile = read_folder(photos(tmp_path, "train/cat/1.png", "test/cat/1.png", "val/cat/1.png"))
+    assert dict(zip(pile.ids, pile.test.tolist(), strict=True)) == {
+        "test/cat/1.png": True,
+        "train/cat/1.png": False,
+        "val/cat/1.png": True,
+    }
+
+
+def test_unlabelled_images_beside_and_inside_train(tmp_path: Path) -> None:
+    names = ("train/cat/1.png", "train/unlabelled/2.png", "train/3.png", "unlabelled/4.png", "5.png")
+    pile = read_folder(photos(tmp_path, *names, "test/cat/6.png"))
+    assert {id_ for id_, name in classes(pile).items() if name is None} == set(names[1:])
+    assert pile.ids[int(np.flatnonzero(pile.test)[0])] == "test/cat/6.png" and pile.test.sum() == 1
+    assert pile.given is not None
+
+
+def test_an_unlabelled_test_image_alone_leaves_the_draw_to_the_split(tmp_path: Path) -> None:
+    pile = read_folder(photos(tmp_path, "train/cat/1.png", "test/cat/2.png", "test/unlabelled/3.png"))
+    assert pile.given is None
+    assert pile.labels.tolist() == [0, -1, 0]
+
+
+def test_train_and_test_without_sub_folders_are_classes(tmp_path: Path) -> None:
+    pile = read_folder(photos(tmp_path, "train/1.png", "test/1.png"))
+    assert pile.names == ("test", "train") and not pile.test.any()
+
+
+def test_a_test_folder_without_classes_is_refused(tmp_path: Path) -> None:
+    root = photos(tmp_path, "train/cat/1.png", "test/1.png")
+    with pytest.raises(
+        Misuse, match=r"only train has class sub-folders\. Sort the images in test into class"
+    ):
+        read_folder(root)
+
+
+def test_a_folder_beside_train_and_test_is_refused(tmp_path: Path) -> None:
+    root = photos(tmp_path, "train/cat/1.png", "test/cat/1.png", "extra/1.png")
+    with pytest.raises(Misuse, match=r"extra lies beside them\. Move it into one of them, or away\."):
+        read_folder(root)
+
+
+def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match=r"there is no folder .*gone\. Give a folder that holds images\."):
+        read_folder(tmp_path / "gone")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Misuse, match=r"file is a file, not a folder\. Give the folder"):
+        read_folder(tmp_path / "file")
+    with pytest.raises(
+        Misuse, match=r"no images found in .*/\. Give a folder that holds JPEG, PNG, WebP, BMP"
+    ):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_labels_file(tmp_path: Path, encoding: str) -> None:
+    root = photos(tmp_path / "in", "x/1.png", "x/2.png", "3.png", "4.png", "5 🦊, ok.png")
+    rows = [
+        "path,label,remark",
+        "x/1.png,fuchs,sub-folder ignored",
+        "./x/../3.png,  cat ",
+        f"{root / '4.png'},cat",
+        '"5 🦊, ok.png",',
+    ]
+    pile = read_folder(root, labels_csv(tmp_path, "\r\n".join(rows), encoding))
+    assert pile.names == ("cat", "fuchs")
+    expected = {"3.png": "cat", "4.png": "cat", "5 🦊, ok.png": None, "x/1.png": "fuchs", "x/2.png": None}
+    assert classes(pile) == expected
+    assert pile.given is not None and pile.given.tolist() == [True, True, False, True, False]
+    assert not pile.test.any()
+
+
+def test_labels_for_every_image_are_all_given(tmp_path: Path) -> None:
+    pile = read_folder(photos(tmp_path, "1.png"), labels_csv(tmp_path, "label,path\ncat,1.png\n"))
+    assert pile.given is not None and pile.given.all()
+
+
+def test_absolute_paths_through_a_link_to_the_folder(tmp_path: Path) -> None:
+    real = photos(tmp_path / "real", "1.png", "2.png")
+    link = tmp_path / "link"
+    link.symlink_to(real)
+    rows = f"path,label\n{real / '1.png'},cat\n{link / '2.png'},dog\n"
+    assert classes(read_folder(link, labels_csv(tmp_path, rows))) == {"1.png": "cat", "2.png": "dog"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no column path and no column label. Make its first line the header path,label."),
+        ("path,class\n1.png,cat\n", "has no column label."),
+        ("path,label\n1.png,cat\nno.png,cat\n", "lists 1 path that no image of"),
+        ("path,label\n1.png,cat\nno.png,cat\n", "has: no.png (line 3). Write paths relative to that folder"),
+        ("path,label\na,b\nb,b\n1.png,x\nc,b\nd,b\n", "lists 4 paths that no image of"),
+        ("path,label\na,b\nb,b\n1.png,x\nc,b\nd,b\n", "has: a (line 2), b (line 3), c (line 5), .... Write"),
+        ("path,label\n,cat\n", "no path (line 2)"),
+        ("path,label\n/elsewhere/1.png,cat\n", "/elsewhere/1.png (line 2)"),
+        ("path,label\n../1.png,cat\n", "../1.png (line 2)"),
+        ("path,label\n1.png,cat\n./1.png,cat\n", "again in 1 row: ./1.png (line 3). Keep one row per image."),
+        ("path,label\n1.png,\n2.png\n", "has 2 rows but no label in any. Fill the label column"),
+        ("path,label\n", "has 0 rows but no label in any."),
+    ],
+)
+def test_labels_files_that_do_not_fit(tmp_path: Path, text: str, message: str) -> None:
+    root = photos(tmp_path / "in", "1.png", "2.png")
+    with pytest.raises(Misuse, match=re.escape(message)):
+        read_folder(root, labels_csv(tmp_path, text))
+
+
+def test_labels_files_that_cannot_be_read(tmp_path: Path) -> None:
+    root = photos(tmp_path / "in", "1.png")
+    for path in (tmp_path / "gone.csv", tmp_path):
+        with pytest.raises(
+            Misuse, match=r"there is no labels file .*Give a CSV file with the header path,label\."
+        ):
+            read_folder(root, path)
+    with pytest.raises(Misuse, match=r"is not a CSV file in UTF-8 .*Save it again as CSV, UTF-8\."):
+        read_folder(root, labels_csv(tmp_path, "path,label\n1.png,Füchse\n", "latin-1"))
+
+
+def damaged_zoo(root: Path) -> Pile:
+    photos(root, *(f"cat/{i}.png" for i in range(7)))
+    stream = io.BytesIO()
+    Image.fromarray(np.random.RandomState(0).randint(0, 256, (64, 64, 3), dtype=np.uint8)).save(
+        stream, "JPEG"
+    )
+    (root / "dog").mkdir()
+    (root / "dog/whole.jpg").write_bytes(stream.getvalue())
+    (root / "dog/cut.jpg").write_bytes(stream.getvalue()[:-40])
+    (root / "dog/empty.png").write_bytes(b"")
+    return read_folder(root)
+
+
+def test_unreadable_images_are_dropped(tmp_path: Path) -> None:
+    pile = damaged_zoo(tmp_path)
+    good, problems = drop_unreadable(pile, max_share=0.2)
+    assert [(p.name, p.reason) for p in problems] == [
+        ("dog/cut.jpg", "truncated"),
+        ("dog/empty.png", "empty file"),
+    ]
+    assert good.ids == (*(f"cat/{i}.png" for i in range(7)), "dog/whole.jpg")
+    assert good.names == pile.names and good.labels.tolist() == [0] * 7 + [1]
+
+
+def test_too_many_unreadable_images(tmp_path: Path) -> None:
+    pile = damaged_zoo(tmp_path)
+    message = (
+        "2 of 10 images (20.0%) cannot be read, more than the 1.0% allowed: "
+        "dog/cut.jpg (truncated), dog/empty.png (empty file). "
+        "Repair or remove them, or raise the limit with --set data.max_unreadable=0.2."
+    )
+    with pytest.raises(Failure, match=re.escape(message)):
+        drop_unreadable(pile)
+
+
+def test_the_limit_it_suggests_is_enough(tmp_path: Path) -> None:
+    photos(tmp_path, "a.png")
+    for name in ("b\n.png", "c.png", "d.png", "e.png"):
+        (tmp_path / name).write_bytes(b"")
+    pile = read_folder(tmp_path)
+    with pytest.raises(Failure, match=r"allowed: 'b\\n\.png' \(empty file\), c.*, d.*, \.\.\.\.") as caught:
+        drop_unreadable(pile)
+    limit = re.search(r"max_unreadable=([\d.]+)\.$", str(caught.value))
+    assert limit is not None
+    assert drop_unreadable(pile, float(limit[1]))[0].ids == ("a.png",)
+
+
+def test_nothing_readable_is_never_accepted(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"")
+    with pytest.raises(Failure, match=r"none of the 1 images can be read: a\.png \(empty file\)"):
+        drop_unreadable(read_folder(tmp_path), max_share=1)
+
+
+def test_progress_counts_the_files_and_arrays_are_left_alone(tmp_path: Path) -> None:
+    seen: list[object] = []
+
+    def track(items: Iterable[Any], total: int) -> Iterable[Any]:
+        seen.append(total)
+        for item in items:
+            seen.append("tick")
+            yield item
+
+    pile = damaged_zoo(tmp_path)
+    mixed = replace(pile, sources=(np.zeros((2, 2), np.uint8), *pile.sources[1:]))
+    drop_unreadable(mixed, 0.5, track=track)
+    assert seen == [9, *["tick"] * 9]
+    good, problems = drop_unreadable(small())
+    assert len(good) == 2 and problems == []
+
+
+def test_fingerprint_changes_with_everything_that_matters() -> None:
+    pile = small(labels=np.array([0, 1], np.int64))
+    variants = [
+        pile,
+        replace(pile, ids=("a", "c")),
+        replace(pile, ids=("b", "a")),
+        replace(pile, names=("cat", "owl")),
+        replace(pile, names=("ca", "tdog")),
+        replace(pile, labels=np.array([0, 0], np.int64)),
+        replace(pile, given=None),
+        replace(pile, given=np.array([True, True])),
+        replace(pile, test=np.array([False, True])),
+        replace(pile, sources=(np.ones((2, 2), np.uint8), pile.sources[1])),
+        replace(pile, sources=(np.zeros((4, 1), np.uint8), pile.sources[1])),
+        replace(pile, sources=(np.zeros((2, 2), np.bool_), pile.sources[1])),
+        replace(pile, sources=(pile.sources[0], Image.new("L", (2, 2), 1))),
+    ]
+    prints = [fingerprint(variant) for variant in variants]
+    assert len(set(prints)) == len(variants)
+    assert all(re.fullmatch("[0-9a-f]{64}", text) for text in prints)
+    assert fingerprint(replace(pile, name="renamed")) == fingerprint(pile)
+
+
+@pytest.mark.parametrize("size", [10, 64 * 1024 + 10, 300_000])
+def test_fingerprint_reads_the_beginning_and_the_end_of_files(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "a.png"
+    path.write_bytes(bytes(size))
+    pile = read_folder(tmp_path)
+    prints = {fingerprint(pile)}
+    for position in (0, size - 1):
+        content = bytearray(size)
+        content[position] = 1
+        path.write_bytes(content)
+        prints.add(fingerprint(pile))
+    path.write_bytes(bytes(size + 1))
+    prints.add(fingerprint(pile))
+    assert len(prints) == 4
+    path.unlink()
+    with pytest.raises(UnreadableImage, match=r"cannot read the image a\.png: file not found"):
+        fingerprint(pile)
+
+
+def test_fingerprint_ignores_when_and_where_a_file_was_written(tmp_path: Path) -> None:
+    first, second = (read_folder(photos(tmp_path / name, "cat/1.png")) for name in ("here", "there"))
+    assert fingerprint(first) == fingerprint(second)
