@@ -34,6 +34,11 @@ class BackboneSettings(Section):
     trainable_blocks: Count = 1
 
 
+class HeadSettings(Section):
+    hidden: Count = Field(2048, description="width of the projection MLP")
+    bottleneck: Count = Field(256, description="length of the projections")
+
+
 class Views(Section):
     crop_ratio: Annotated[float, Field(gt=0, le=1)] = Field(0.875, description="crop size / short side")
     flip: Share = 0.5
@@ -107,6 +112,7 @@ class Config(Section):
     precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"
     data: Data = Data()
     backbone: BackboneSettings = BackboneSettings()
+    head: HeadSettings = HeadSettings()
     views: Views = Views()
     prompt: PromptSettings = PromptSettings()
     simgcd: SimGcd = SimGcd()

@@ -11,6 +11,7 @@ class PrototypeHead(nn.Module):
 
     def __init__(self, dim: int, n_categories: int, hidden: int = 2048, bottleneck: int = 256):
         super().__init__()
+        self.hidden, self.bottleneck = hidden, bottleneck
         self.mlp = nn.Sequential(
             nn.Linear(dim, hidden),
             nn.GELU(),

@@ -39,15 +39,16 @@ def split_accuracy(
             "split_accuracy needs two lists of equal length with at least one image. "
             f"Got shapes {true.shape} and {pred.shape}."
         )
-    is_old = np.isin(true, np.array(list(old_classes), dtype=true.dtype if true.dtype.kind == "U" else None))
+    is_old = np.isin(true, np.array(list(old_classes), dtype=str if true.dtype.kind == "U" else None))
     return FORMS[form](as_ids(true), as_ids(pred), is_old)
 
 
 def as_ids(labels: npt.NDArray[Any]) -> Ids:
     """Small non-negative integers as they are, so that ties in the matching fall as in the published code."""
-    if labels.dtype.kind in "iu" and labels.min() >= 0 and labels.max() < 100_000:
+    distinct, numbered = np.unique(labels, return_inverse=True)
+    if labels.dtype.kind in "iu" and labels.min() >= 0 and labels.max() < 1000 + 2 * len(distinct):
         return labels.astype(np.int64)
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    return numbered.astype(np.int64)
 
 
 def contingency(true: Ids, pred: Ids) -> npt.NDArray[np.int64]:

@@ -1,111 +1,120 @@
-"""Pre-training a backbone without labels by self-distillation: a student learns what its own running mean says.
+"""Pre-training a backbone without any label, by self-distillation.
 
-Caron et al., "Emerging properties in self-supervised vision transformers" (ICCV 2021), with two strong views.
+Two strong views of every image; each must predict the other's sharpened assignment to free prototypes (the method's
+own unsupervised loss). The contrastive term gets a fresh network off the ground: its features are all but equal at
+first, so that there is nothing yet for the teacher to sharpen.
 """
 
-import copy
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from sptnet.backbone import Backbone, PixelFormat
+from sptnet.backbone import Backbone, build_backbone
+from sptnet.checkpoint import write_atomically
+from sptnet.errors import Misuse
+from sptnet.head import PrototypeHead
+from sptnet.knn import knn_accuracy
+from sptnet.losses import STUDENT_TEMPERATURE, info_nce, mean_entropy_gap, self_distillation
+from sptnet.pile import Pile
 from sptnet.pretrain_views import strong_view
+from sptnet.views import ImageStore, ViewMaker, seed_of
+
+CONTRAST_TEMPERATURE = 0.2
+TEACHER_TEMPERATURE = 0.05
 
 
-class SelfDistillationHead(nn.Module):
-    """MLP to a unit-norm bottleneck, then unit-norm prototypes."""
-
-    def __init__(self, dim: int, n_prototypes: int, hidden: int = 512, bottleneck: int = 64):
-        super().__init__()
-        self.mlp = nn.Sequential(
-            nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU(), nn.Linear(hidden, bottleneck)
-        )
-        self.prototypes = nn.Parameter(torch.randn(n_prototypes, bottleneck))
-
-    def forward(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "n prototypes"]:
-        return F.normalize(self.mlp(features), dim=1) @ F.normalize(self.prototypes, dim=1).T
-
-
-def normalise(images: Tensor, pixels: PixelFormat) -> Tensor:
-    mean, std = (torch.tensor(v, device=images.device).view(1, 3, 1, 1) for v in (pixels.mean, pixels.std))
-    return (images - mean) / std
+@dataclass(frozen=True)
+class PretrainEpoch:
+    epoch: int
+    loss: float
+    seconds: float
 
 
 def pretrain(
     backbone: Backbone,
     images: Float[Tensor, "n 3 height width"],
     *,
-    epochs: int = 120,
+    epochs: int = 60,
     batch_size: int = 64,
-    learning_rate: float = 1e-3,
+    learning_rate: float = 5e-4,
     weight_decay: float = 0.04,
-    n_prototypes: int = 512,
-    teacher_momentum: float = 0.99,
+    n_prototypes: int = 64,
     seed: int = 0,
-    on_epoch: Callable[[dict[str, Any]], None] = lambda metrics: None,
-) -> Backbone:
-    """Trains a copy of the whole backbone on images in [0, 1]; returns the teacher, the running mean of the weights."""
-    generator = torch.Generator().manual_seed(seed)
-    student = nn.Sequential(copy.deepcopy(backbone), SelfDistillationHead(backbone.dim, n_prototypes))
-    student.requires_grad_(True).train()
-    teacher = copy.deepcopy(student).requires_grad_(False).eval()
-    decayed = [p for p in student.parameters() if p.ndim > 1]
-    plain = [p for p in student.parameters() if p.ndim <= 1]
+    on_epoch: Callable[[PretrainEpoch], None] = lambda epoch: None,
+) -> None:
+    """Trains the whole backbone in place on images in [0, 1]; freezes it again at the end."""
+    generator = torch.Generator().manual_seed(seed_of(seed, "pretrain"))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(seed, "pretrain head"))
+        head = PrototypeHead(backbone.dim, n_prototypes, hidden=512, bottleneck=128)
+    parts = nn.ModuleList([backbone, head]).requires_grad_(True).train()
+    parameters = list(parts.parameters())
     optimiser = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}],
-        lr=learning_rate,
-        betas=(0.9, 0.98),
+        [
+            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        ]
     )
-    steps_per_epoch = len(images) // batch_size
-    total, warm_up = epochs * steps_per_epoch, 10 * steps_per_epoch
-    centre = torch.zeros(1, n_prototypes)
-    step = 0
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (backbone.pixels.mean, backbone.pixels.std))
+    steps = len(images) // batch_size
+    total, warm_up = epochs * steps, max(1, epochs * steps // 20)
     for epoch in range(epochs):
         start, loss_sum = time.perf_counter(), 0.0
         order = torch.randperm(len(images), generator=generator)
-        for i in range(steps_per_epoch):
-            progress = step / total
+        for step, chosen in enumerate(order[: steps * batch_size].split(batch_size), start=epoch * steps):
             for group in optimiser.param_groups:
-                group["lr"] = learning_rate * min(1.0, (step + 1) / warm_up) * 0.5 * (1 + math.cos(math.pi * progress))
-            batch = images[order[i * batch_size : (i + 1) * batch_size]]
+                group["lr"] = learning_rate * min(1.0, (step + 1) / warm_up) * cosine_down(step / total)
+            batch = images[chosen]
             views = torch.cat([strong_view(batch, generator), strong_view(batch, generator)])
-            x = normalise(views, backbone.pixels)
-            with torch.no_grad():
-                targets = teacher(x)
-            loss = distillation_loss(student(x), targets, centre)
+            projections, logits = head(backbone((views - mean) / std))
+            loss = (
+                self_distillation(logits, STUDENT_TEMPERATURE, TEACHER_TEMPERATURE)
+                + mean_entropy_gap(logits, STUDENT_TEMPERATURE)
+                + info_nce(projections, CONTRAST_TEMPERATURE)
+            )
             optimiser.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(student.parameters(), 3.0)
+            nn.utils.clip_grad_norm_(parameters, 3.0)
             optimiser.step()
-            momentum = 1 - (1 - teacher_momentum) * 0.5 * (1 + math.cos(math.pi * progress))
-            with torch.no_grad():
-                for ours, theirs in zip(teacher.parameters(), student.parameters(), strict=True):
-                    ours.lerp_(theirs, 1 - momentum)
-            centre = 0.9 * centre + 0.1 * targets.mean(0, keepdim=True)
             loss_sum += loss.item()
-            step += 1
-        seconds = time.perf_counter() - start
-        on_epoch({"epoch": epoch + 1, "loss": loss_sum / steps_per_epoch, "seconds": seconds, "teacher": teacher[0]})
-    trained = teacher[0].eval()
-    assert isinstance(trained, Backbone)
-    return trained
+        on_epoch(PretrainEpoch(epoch + 1, loss_sum / steps, time.perf_counter() - start))
+    backbone.requires_grad_(False).eval()
 
 
-def distillation_loss(
-    student: Float[Tensor, "views prototypes"],
-    teacher: Float[Tensor, "views prototypes"],
-    centre: Float[Tensor, "1 prototypes"],
-    student_temperature: float = 0.1,
-    teacher_temperature: float = 0.04,
-) -> Float[Tensor, ""]:
-    """Cross-entropy of each view's student with the other view's centred and sharpened teacher."""
-    targets = F.softmax((teacher - centre) / teacher_temperature, dim=1).detach()
-    first, second = targets.chunk(2)
-    swapped = torch.cat([second, first])
-    return -(swapped * F.log_softmax(student / student_temperature, dim=1)).sum(1).mean()
+def cosine_down(progress: float) -> float:
+    return 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def pretrain_pile(pile: Pile, backbone_name: str, out: Path, *, seed: int = 0, **settings: Any) -> float | None:
+    """Pre-trains a fresh backbone on a pile and writes its weights as float16; returns its nearest-neighbour accuracy.
+
+    The labels are used for that number alone, after training; it is None where the pile has none.
+    """
+    batch_size = settings.get("batch_size", 64)
+    if len(pile) < batch_size:
+        raise Misuse(f"there are only {len(pile)} images. Give --batch-size {max(2, len(pile) // 2)} or more images.")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(seed, "pretrain backbone"))
+        backbone = build_backbone(backbone_name, pretrained=False)
+    store, maker = ImageStore(pile.sources, backbone.pixels), ViewMaker(backbone.pixels)
+    whole = torch.stack([maker.centre_view(store[i]) for i in range(len(pile))])
+    pretrain(backbone, whole.float() / 255, seed=seed, **settings)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    half = {name: value.half().contiguous() for name, value in backbone.vit.state_dict().items()}
+    write_atomically(out, lambda part: save_file(half, part))
+    backbone.vit.load_state_dict(half)  # measure what was written
+    labelled = np.flatnonzero(pile.labels >= 0)
+    if len(labelled) <= 10:
+        return None
+    with torch.inference_mode():
+        features = torch.cat([backbone(maker.normalise(part)) for part in whole[labelled].split(256)])
+    return knn_accuracy(features, pile.labels[labelled])

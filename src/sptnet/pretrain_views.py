@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-ROTATION, SHEAR, SHIFT = 15.0, 0.2, 0.16  # degrees, tangent, share of half the image
-SCALE = (0.75, 1.2)
-ERASED_SHARE = 0.35  # side of the erased square as a share of the image's side, at most
-NOISE = 0.15
+ROTATION, SHEAR, SHIFT = 12.0, 0.15, 0.12  # degrees, tangent, share of half the image
+SCALE = (0.85, 1.15)
+ERASED_SHARE = 0.25  # side of the erased square as a share of the image's side, at most
+NOISE = 0.05
 
 
 def _uniform(n: int, low: float, high: float, generator: Generator) -> Float[Tensor, " n"]:
@@ -33,7 +33,7 @@ def strong_view(
     theta = torch.cat([linear.view(n, 2, 2), shift[:, :, None]], dim=2)
     grid = F.affine_grid(theta, [n, 3, height, width], align_corners=False)
     moved = F.grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
-    contrast, brightness = _uniform(n, 0.6, 1.4, generator), _uniform(n, -0.2, 0.2, generator)
+    contrast, brightness = _uniform(n, 0.8, 1.2, generator), _uniform(n, 0.0, 0.05, generator)
     changed = moved * contrast.view(n, 1, 1, 1) + brightness.view(n, 1, 1, 1)
     # Noise on a coarse grid looks like uneven ink; noise on single pixels would vanish in the patch embedding.
     coarse = torch.randn(n, 1, 12, 12, generator=generator) * NOISE

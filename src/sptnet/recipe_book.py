@@ -117,14 +117,14 @@ def to_toml(config: Config) -> str:
 
 
 def _toml_lines(section: dict[str, Any]) -> list[str]:
-    return [f"{key} = {_toml_value(value)}" for key, value in section.items() if value is not None]
+    return [f"{key} = {toml_value(value)}" for key, value in section.items() if value is not None]
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return f"[{', '.join(_toml_value(item) for item in value)}]"
+        return f"[{', '.join(toml_value(item) for item in value)}]"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'

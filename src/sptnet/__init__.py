@@ -1,0 +1,21 @@
+"""sptnet: generalized category discovery in images. Recognise what you know, find what is new."""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sptnet.load import load
+    from sptnet.metrics import split_accuracy
+
+__version__ = version("sptnet")
+__all__ = ["__version__", "load", "split_accuracy"]
+
+_HOME = {"load": "sptnet.load", "split_accuracy": "sptnet.metrics"}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when first used, so that `import sptnet` and `sptnet --help` stay fast."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'sptnet' has no attribute {name!r}")

@@ -1,0 +1,51 @@
+"""The command line. Heavy imports wait inside the verbs, so that help answers at once."""
+
+import sys
+
+import click
+import typer
+
+from sptnet.cli import demo, evaluate, predict, pretrain, recipes, train
+from sptnet.errors import SptnetError
+
+app = typer.Typer(
+    name="sptnet",
+    help="Generalized category discovery in images: recognise the categories you know, find the new ones.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+app.command("train")(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
+app.command("pretrain")(pretrain.pretrain)
+app.add_typer(recipes.app, name="recipes")
+
+
+@app.callback(invoke_without_command=True)
+def root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    if version:
+        from sptnet import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Runs a verb: 0 for done, 1 for a failure, 2 for misuse, 130 when stopped by Ctrl-C."""
+    try:
+        code = app(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except SptnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        print("stopped", file=sys.stderr)
+        sys.exit(130)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)

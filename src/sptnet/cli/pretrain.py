@@ -1,0 +1,55 @@
+"""`sptnet pretrain`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def pretrain(
+    out: Annotated[Path, typer.Option(help="Weights file (.safetensors) to write.")],
+    data: Annotated[Path | None, typer.Option(help="Folder of images; the embedded digits if not given.")] = None,
+    backbone: Annotated[str, typer.Option(help="Architecture: a timm ViT, or the embedded small one.")] = (
+        "sptnet_digits_vit"
+    ),
+    epochs: Annotated[int, typer.Option(min=1)] = 60,
+    batch_size: Annotated[int, typer.Option(min=2)] = 64,
+    learning_rate: Annotated[float, typer.Option(min=0)] = 5e-4,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+) -> None:
+    """Train a backbone from scratch by self-distillation, without any label."""
+    from sptnet.config import Data
+    from sptnet.data import load_pile
+    from sptnet.errors import Misuse
+    from sptnet.pretrain import PretrainEpoch, pretrain_pile
+    from sptnet.progress import bar, duration, say
+
+    if out.suffix != ".safetensors":
+        raise Misuse(f"weights are written as safetensors. Give a name such as {out.with_suffix('.safetensors')}.")
+    if out.exists() and not overwrite:
+        raise Misuse(f"{out} exists already. Replace it with --overwrite, or give another --out.")
+    settings = Data(source="digits") if data is None else Data(folder=str(data))
+    pile, _ = load_pile(settings)
+    seconds = 0.0
+    with bar("pretrain", epochs) as update:
+
+        def tell(epoch: PretrainEpoch) -> None:
+            nonlocal seconds
+            seconds += epoch.seconds
+            update(epoch.epoch)
+            say(f"epoch {epoch.epoch}/{epochs}  loss {epoch.loss:.3f}  {epoch.seconds:.1f} s")
+
+        accuracy = pretrain_pile(
+            pile,
+            backbone,
+            out,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            seed=seed,
+            on_epoch=tell,
+        )
+    print(f"wrote {out} after {duration(seconds)} of training")
+    if accuracy is not None:
+        print(f"10-nearest-neighbour accuracy (leave one out): {100 * accuracy:.2f} %")

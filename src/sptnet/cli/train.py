@@ -1,0 +1,74 @@
+"""`sptnet train`."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+SETTING = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change one setting; may be repeated.")]
+
+
+def train(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe of the package (see `sptnet recipes list`) or a TOML file.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of images; sub-folders name known categories.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")] = None,
+    out: Annotated[Path, typer.Option(help="Run directory to write.")] = Path("runs/run"),
+    settings: SETTING = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    start_from: Annotated[Path | None, typer.Option(help="A finished SimGCD run for SPTNet to build on.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+) -> None:
+    """Train a recipe on a folder of images and write a run directory."""
+    from sptnet.config import Config
+    from sptnet.errors import Misuse
+    from sptnet.recipe_book import load_recipe
+    from sptnet.run_folder import RunFolder
+
+    changes = list(settings or [])
+    plain: dict[str, Any] = {
+        "data.folder": data and data.resolve(),
+        "data.labels": labels and labels.resolve(),
+        "seed": seed,
+        "sptnet.start_from": start_from and start_from.resolve(),
+        "device": device,
+    }
+    changes += [f"{key}={as_toml(value)}" for key, value in plain.items() if value is not None]
+    if resume and overwrite:
+        raise Misuse("--resume and --overwrite exclude each other. Give one of them.")
+    config: Config
+    if resume:
+        if recipe is not None or changes:
+            raise Misuse("--resume goes on with the settings of the run. Give --resume and --out alone.")
+        config = RunFolder(out).config()
+    elif recipe is None:
+        raise Misuse("no recipe given. `sptnet recipes list` shows those of the package; sptnet is the default method.")
+    else:
+        config = load_recipe(recipe, changes)
+    run(config, out, resume, overwrite)
+
+
+def run(config: Any, out: Path, resume: bool, overwrite: bool) -> None:
+    from sptnet.cli.tables import print_scores
+    from sptnet.experiment import Experiment
+    from sptnet.run_folder import RunFolder
+
+    try:
+        experiment = Experiment(config, RunFolder(out))
+        scores = experiment.run(resume, overwrite, ["sptnet", *sys.argv[1:]])
+    except KeyboardInterrupt:
+        go_on = shlex.join(["sptnet", "train", "--resume", "--out", str(out)])
+        print(f"stopped; the last whole epoch is kept. Go on with: {go_on}", file=sys.stderr)
+        raise
+    print_scores(scores, out)
+
+
+def as_toml(value: Any) -> str:
+    from sptnet.recipe_book import toml_value
+
+    return toml_value(str(value) if isinstance(value, Path) else value)

@@ -1,0 +1,277 @@
+"""One run from settings to a finished run directory: read, train stage by stage, score, write."""
+
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sptnet.backbone import build_backbone
+from sptnet.categories import category_names, write_category_pictures, write_predictions
+from sptnet.checkpoint import Checkpoint, frozen_digest, load_checkpoint, newest_checkpoint, save_checkpoint
+from sptnet.config import Config, PromptSettings
+from sptnet.data import LoadedData, load_data, resolve_n_categories
+from sptnet.device import choose_compute
+from sptnet.errors import Failure, Misuse
+from sptnet.head import PrototypeHead
+from sptnet.loader import iterate_centre_views, n_workers
+from sptnet.methods import stages_of
+from sptnet.model import GcdModel
+from sptnet.model_folder import ModelCard, load_model, save_model
+from sptnet.phases import StagePlan
+from sptnet.pile import fingerprint
+from sptnet.progress import Say, bar, duration, say
+from sptnet.run_folder import RunFolder
+from sptnet.scoring import Outputs, run_model, score
+from sptnet.split import write_split
+from sptnet.training import EpochReport, StageTrainer, TrainingData
+from sptnet.views import ImageStore, ViewMaker, seed_of
+
+
+class Experiment:
+    """A run in the making. `run()` does it all; the smaller methods are the steps, in order."""
+
+    def __init__(self, config: Config, run: RunFolder, data: LoadedData | None = None, tell: Say = say):
+        self.run_folder, self.tell = run, tell
+        self.stages = stages_of(config)
+        self.compute = choose_compute(config.device, config.precision)
+        self.data = data or load_data(config.data, tell)
+        split = self.data.split
+        n_categories = resolve_n_categories(config.n_categories, split)
+        self.config = config.model_copy(update={"n_categories": n_categories})
+        if config.training.select == "best-old-holdout" and len(split.holdout) == 0:
+            raise Misuse(
+                "training.select=best-old-holdout needs labelled images kept aside. Give a share of them, "
+                "such as --set data.holdout_share=0.2."
+            )
+        self.names = category_names(split.known_classes, n_categories)
+        self.model = self._build_model()
+        views, pixels = config.views, self.model.backbone.pixels
+        self.store = ImageStore(self.data.pile.sources, pixels, views.crop_ratio, views.cache_mb)
+        self.maker = ViewMaker(pixels, views.flip)
+        self.workers = n_workers(views.workers, len(self.data.pile))
+        self.best: tuple[float, int] | None = None
+
+    def _build_model(self) -> GcdModel:
+        """A fresh model, or the finished SimGCD model that SPTNet is to start from."""
+        config = self.config
+        start_from = config.sptnet.start_from if config.method == "sptnet" else None
+        if start_from is not None:
+            model, card = load_model(start_from)
+            known = self.data.split.known_classes
+            if len(card.categories) != config.n_categories or card.categories[: card.n_known] != known:
+                raise Misuse(
+                    f"{start_from} was trained for {len(card.categories)} categories with known ones "
+                    f"{', '.join(card.categories[: card.n_known][:5])}...; this run has {config.n_categories} with "
+                    f"{', '.join(known[:5])}.... Use the same data and n_categories."
+                )
+            return model.to(self.compute.device)
+        settings = config.backbone
+        backbone = build_backbone(settings.name, settings.weights, settings.image_size)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_of(config.seed, "head"))
+            head = PrototypeHead(backbone.dim, len(self.names), config.head.hidden, config.head.bottleneck)
+        return GcdModel(backbone, head, settings.trainable_blocks).to(self.compute.device)
+
+    def run(self, resume: bool = False, overwrite: bool = False, command: Sequence[str] = ()) -> dict[str, Any]:
+        """Trains what is left to train; returns the scores of the finished model."""
+        for plan in self.stages:
+            self._attach_prompt(plan)  # refuses impossible widths before anything is written
+        folder = self.run_folder
+        checkpoint = self._resume_point() if resume else None
+        if not resume:
+            folder.create(self.config, overwrite)
+            write_split(self.data.split, self.data.pile, folder.split_file)
+        self._write_facts(command, resume)
+        start = time.perf_counter()
+        for number, plan in enumerate(self.stages):
+            if checkpoint is None or checkpoint.stage <= number:
+                self._train_stage(number, plan, checkpoint)
+                checkpoint = None
+        return self._finish(time.perf_counter() - start)
+
+    def _resume_point(self) -> Checkpoint | None:
+        path = newest_checkpoint(self.run_folder.checkpoints)
+        if path is None:
+            self.tell(f"{self.run_folder.path} has no checkpoint yet: starting from the beginning")
+            self.run_folder.forget_metrics_after(-1, 0)
+            return None
+        checkpoint = load_checkpoint(path)
+        self.tell(f"going on from {path.name}")
+        self.run_folder.forget_metrics_after(checkpoint.stage, checkpoint.epoch)
+        return checkpoint
+
+    def _attach_prompt(self, plan: StagePlan) -> PromptSettings:
+        settings = self.config.prompt.model_copy(update={"kind": plan.prompt_kind})
+        generator = torch.Generator().manual_seed(seed_of(self.config.seed, "prompt"))
+        self.model.attach_prompt(settings, generator)
+        return settings
+
+    def _training_data(self) -> TrainingData:
+        split, pile = self.data.split, self.data.pile
+        labels = np.full(len(pile), -1, dtype=np.int64)
+        labels[split.labelled] = split.target[split.labelled]
+        return TrainingData(self.store, self.maker, labels, split.labelled, split.unlabelled, pile.ids)
+
+    def _train_stage(self, number: int, plan: StagePlan, checkpoint: Checkpoint | None) -> None:
+        folder, training = self.run_folder, self.config.training
+        if number > 0 and checkpoint is not None:
+            self.model = load_model(folder.model_of_stage(self.stages[number - 1].name))[0].to(self.compute.device)
+        prompt = self._attach_prompt(plan)
+        trainer = StageTrainer(
+            self.model,
+            plan,
+            self._training_data(),
+            self.compute,
+            stage=number,
+            batch_size=training.batch_size,
+            seed=self.config.seed,
+            workers=self.workers,
+        )
+        frozen = frozen_digest(self.model, set(trainer.trained_names()))
+        self.best = None
+        if checkpoint is not None:
+            if checkpoint.facts["frozen"] != frozen:
+                raise Failure(
+                    "the backbone's weights are not those this run began with. Restore the same weights file, or "
+                    "begin again with --overwrite."
+                )
+            trainer.restore(checkpoint)
+            self.best = tuple(checkpoint.facts["best"]) if checkpoint.facts["best"] else None  # type: ignore[assignment]
+        with bar(plan.name, plan.epochs) as update:
+            while trainer.epoch < plan.epochs:
+                epoch = trainer.epoch
+                report = trainer.run_epoch(lambda done, total, e=epoch: update(e + done / total))  # type: ignore[misc]
+                line = self._epoch_line(number, plan, report)
+                self._keep_best(line, plan, prompt)
+                folder.add_metrics(line)
+                save_checkpoint(folder.checkpoints, trainer.checkpoint(frozen=frozen, best=self.best))
+                self._tell_epoch(line, plan)
+        if training.select == "best-old-holdout":
+            self.model = load_model(folder.path / f"best-{plan.name}")[0].to(self.compute.device)
+        target = folder.model if number == len(self.stages) - 1 else folder.model_of_stage(plan.name)
+        save_model(target, self.model, self._card(prompt))
+
+    def _card(self, prompt: PromptSettings) -> ModelCard:
+        config = self.config
+        return ModelCard(
+            self.names,
+            self.data.split.n_known,
+            prompt,
+            config.views.crop_ratio,
+            config.backbone.trainable_blocks,
+        )
+
+    def _epoch_line(self, number: int, plan: StagePlan, report: EpochReport) -> dict[str, Any]:
+        line: dict[str, Any] = {"stage": plan.name, "stage_number": number, **vars(report)}
+        training, split = self.config.training, self.data.split
+        if report.epoch % training.evaluate_every == 0 or report.epoch == plan.epochs:
+            line["scores"] = self._scores(self.outputs(np.concatenate([split.unlabelled, split.test])))
+        if len(split.holdout):
+            predicted = self.outputs(split.holdout).categories
+            line["old_holdout"] = float((predicted == split.target[split.holdout]).mean())
+        return line
+
+    def _scores(self, outputs: Outputs) -> dict[str, Any]:
+        """Each set of images under its own name: the unlabelled training images, and the test split if any."""
+        split = self.data.split
+        n, n_known, predicted = len(split.unlabelled), split.n_known, outputs.categories
+        scores = {"unlabelled": score(split.target[split.unlabelled], predicted[:n], n_known)}
+        if len(split.test):
+            scores["test"] = score(split.target[split.test], predicted[n:], n_known)
+        return {name: value for name, value in scores.items() if value}
+
+    def outputs(self, indices: npt.NDArray[np.int64], prompted: bool = True) -> Outputs:
+        size = max(64, self.config.training.batch_size)
+        views = iterate_centre_views(self.store, self.maker, indices, size, self.workers)
+        return run_model(self.model, views, self.compute, prompted)
+
+    def _keep_best(self, line: dict[str, Any], plan: StagePlan, prompt: PromptSettings) -> None:
+        """Selection reads only labels the learner was given: accuracy on held-out images of known classes."""
+        if self.config.training.select == "best-old-holdout" and (
+            self.best is None or line["old_holdout"] > self.best[0]
+        ):
+            self.best = (line["old_holdout"], line["epoch"])
+            save_model(self.run_folder.path / f"best-{plan.name}", self.model, self._card(prompt))
+
+    def _tell_epoch(self, line: dict[str, Any], plan: StagePlan) -> None:
+        losses = ", ".join(f"{phase} {parts['total']:.3f}" for phase, parts in line["losses"].items())
+        scores = line.get("scores", {}).get("unlabelled")
+        result = f"  {format_scores(scores)}" if scores else ""
+        self.tell(
+            f"{plan.name} epoch {line['epoch']}/{plan.epochs}  loss {losses}  "
+            f"{line['images_per_second']:.0f} images/s{result}"
+        )
+
+    def _finish(self, seconds: float) -> dict[str, Any]:
+        """Predictions and pictures of everything, and the final scores."""
+        folder, pile, split = self.run_folder, self.data.pile, self.data.split
+        self.model = load_model(folder.model)[0].to(self.compute.device)
+        outputs = self.outputs(np.arange(len(pile)))
+        write_predictions(folder.predictions_file, pile, split, self.names, outputs)
+        write_category_pictures(folder.path / "categories", pile, self.names, outputs)
+        chosen = np.concatenate([split.unlabelled, split.test])
+        scores = self._scores(Outputs(outputs.features[chosen], outputs.logits[chosen]))
+        facts = self.run_folder.facts()
+        facts.update(status="finished", finished=now(), scores=scores)
+        facts["seconds"] = facts.get("seconds", 0.0) + seconds
+        if self.best is not None:
+            facts["selected_epoch"] = self.best[1]
+        folder.write_facts(facts)
+        self.tell(f"finished in {duration(seconds)}: {folder.path}")
+        return scores
+
+    def _write_facts(self, command: Sequence[str], resume: bool) -> None:
+        facts = self.run_folder.facts() if resume else {}
+        data = fingerprint(self.data.pile)
+        if facts and facts["data"]["fingerprint"] != data:
+            raise Misuse(
+                "the images are not those this run began with. Restore them, or begin again with --overwrite."
+            )
+        unreadable = [{"image": p.name, "reason": p.reason} for p in self.data.unreadable]
+        facts |= {
+            "status": "running",
+            "started": facts.get("started", now()),
+            "command": facts.get("command", list(command)),
+            "seed": self.config.seed,
+            "device": str(self.compute.device),
+            "precision": str(self.compute.dtype).removeprefix("torch."),
+            "versions": {name: version(name) for name in ("sptnet", "torch", "torchvision", "timm", "numpy")}
+            | {"python": platform.python_version()},
+            "data": {
+                "name": self.data.pile.name,
+                "fingerprint": data,
+                "images": len(self.data.pile),
+                "labelled": len(self.data.split.labelled),
+                "unlabelled": len(self.data.split.unlabelled),
+                "holdout": len(self.data.split.holdout),
+                "test": len(self.data.split.test),
+                "unreadable": unreadable,
+            },
+        }
+        self.run_folder.write_facts(facts)
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def format_scores(scores: dict[str, Any]) -> str:
+    def percent(value: float | None) -> str:
+        return "-" if value is None or value != value else f"{100 * value:.1f}"
+
+    return f"All {percent(scores['all'])}  Old {percent(scores['old'])}  New {percent(scores['new'])}"
+
+
+def train(
+    config: Config, out: str | Path, *, resume: bool = False, overwrite: bool = False, command: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Trains as configured into `out`; returns the scores by set of images."""
+    experiment = Experiment(config, RunFolder(out))
+    return experiment.run(resume, overwrite, command or sys.argv)

@@ -1,0 +1,81 @@
+"""`sptnet.load`: a trained model to use on images."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+from sptnet.device import Compute, choose_compute
+from sptnet.errors import Misuse
+from sptnet.loader import iterate_centre_views
+from sptnet.model import GcdModel
+from sptnet.model_folder import ModelCard, load_model
+from sptnet.scoring import Outputs, run_model
+from sptnet.views import ImageStore, ViewMaker
+
+Images = Sequence[str | Path | Image.Image | npt.NDArray[Any]] | npt.NDArray[Any] | str | Path | Image.Image
+
+
+class Predictor:
+    """A trained model with its category names, for paths, PIL images or arrays."""
+
+    def __init__(self, model: GcdModel, card: ModelCard, compute: Compute, batch_size: int = 64):
+        self.model = model.to(compute.device).eval()
+        self.card, self.compute, self.batch_size = card, compute, batch_size
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Names: known ones first, then the discovered ones."""
+        return self.card.categories
+
+    @property
+    def n_known(self) -> int:
+        return self.card.n_known
+
+    def outputs(self, images: Images, prompted: bool = True) -> Outputs:
+        """Features and logits of one image or many."""
+        sources = as_sources(images)
+        pixels = self.model.backbone.pixels
+        store = ImageStore(sources, pixels, self.card.crop_ratio, cache_mb=0)
+        views = iterate_centre_views(store, ViewMaker(pixels), np.arange(len(sources)), self.batch_size)
+        return run_model(self.model, views, self.compute, prompted)
+
+    def predict(self, images: Images) -> npt.NDArray[np.int64]:
+        """The category of each image, as an index into `categories`."""
+        return self.outputs(images).categories
+
+    def predict_proba(self, images: Images) -> npt.NDArray[np.float32]:
+        return self.outputs(images).probabilities
+
+    def features(self, images: Images) -> npt.NDArray[np.float32]:
+        """The class token of each image, prompts applied."""
+        return self.outputs(images).features.numpy()
+
+    @torch.inference_mode()
+    def logits(self, x: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n k"]:
+        """Plain cosines for a batch of already normalised tensors, prompts applied."""
+        with self.compute.autocast():
+            _, logits = self.model(x.to(self.compute.device))
+        return logits.float()
+
+
+def as_sources(images: Images) -> list[Any]:
+    if isinstance(images, str | Path | Image.Image):
+        return [Path(images) if isinstance(images, str) else images]
+    if isinstance(images, np.ndarray) and (images.ndim == 2 or (images.ndim == 3 and images.shape[-1] in (1, 3, 4))):
+        return [images]
+    if isinstance(images, np.ndarray) and images.ndim not in (3, 4):
+        raise Misuse(f"an array of images has 3 or 4 axes, the first for images. Got shape {images.shape}.")
+    return [Path(image) if isinstance(image, str) else image for image in images]
+
+
+def load(path: str | Path, device: str = "auto") -> Predictor:
+    """The model of a run or of a model directory, ready to predict."""
+    model, card = load_model(path)
+    return Predictor(model, card, choose_compute(device))

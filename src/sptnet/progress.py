@@ -1,0 +1,60 @@
+"""Telling people how far things are: a bar with the time left on a terminal, plain lines elsewhere."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+T = TypeVar("T")
+console = Console(stderr=True, highlight=False, soft_wrap=True)
+
+Say = Callable[[str], None]
+
+
+def say(message: str) -> None:
+    """One line for people, on stderr, so that stdout stays for results."""
+    console.print(message, markup=False)
+
+
+class Bar(Protocol):
+    def __call__(self, done: float, note: str = "") -> None: ...
+
+
+@contextmanager
+def bar(what: str, total: float) -> Iterator[Bar]:
+    """A progress bar with the time left; silent where there is no terminal."""
+    if not console.is_terminal:
+        yield lambda done, note="": None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=total, note="")
+        yield lambda done, note="": progress.update(task, completed=done, note=note)
+
+
+def tracker(what: str) -> Callable[..., Iterable[T]]:
+    """`tracker("reading")(items, total=n)` passes the items through and shows a bar."""
+
+    def track(items: Iterable[T], total: int) -> Iterator[T]:
+        with bar(what, total) as update:
+            for done, item in enumerate(items):
+                yield item
+                update(done + 1)
+
+    return track
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,100 @@
+"""The run directory: everything a run leaves behind, in files that a person can read.
+
+config.toml      every setting, as resolved          metrics.jsonl    one line an epoch
+run.json         versions, seed, command, data       predictions.csv  one row an image
+split.json       who was labelled                    checkpoints/     to resume from
+model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
+"""
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+from sptnet.checkpoint import write_text_atomically
+from sptnet.config import Config
+from sptnet.errors import Failure, Misuse
+from sptnet.recipe_book import read_config, to_toml
+
+
+class RunFolder:
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    config_file = property(lambda self: self.path / "config.toml")
+    metrics_file = property(lambda self: self.path / "metrics.jsonl")
+    facts_file = property(lambda self: self.path / "run.json")
+    split_file = property(lambda self: self.path / "split.json")
+    predictions_file = property(lambda self: self.path / "predictions.csv")
+    checkpoints = property(lambda self: self.path / "checkpoints")
+    model = property(lambda self: self.path / "model")
+
+    def model_of_stage(self, stage: str) -> Path:
+        return self.path / f"model-{stage}"
+
+    @property
+    def is_run(self) -> bool:
+        return bool(self.config_file.is_file())
+
+    def create(self, config: Config, overwrite: bool = False) -> None:
+        """A fresh run; what is in the way is only removed when asked, and only if it is a run itself."""
+        if self.path.is_file():
+            raise Misuse(f"{self.path} is a file. Give a folder that does not exist yet with --out.")
+        if self.path.is_dir() and any(self.path.iterdir()):
+            if not overwrite:
+                raise Misuse(
+                    f"{self.path} is not empty. Go on with --resume, replace it with --overwrite, or give another --out."
+                )
+            if not self.is_run:
+                raise Misuse(f"{self.path} holds other files than a run, which --overwrite never deletes. Empty it.")
+            shutil.rmtree(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(self.config_file, to_toml(config))
+
+    def config(self) -> Config:
+        if not self.is_run:
+            raise Misuse(f"{self.path} is not a run: it has no config.toml. Give the folder that --out named.")
+        return read_config(self.config_file)
+
+    def write_facts(self, facts: dict[str, Any]) -> None:
+        write_text_atomically(self.facts_file, to_json(facts))
+
+    def facts(self) -> dict[str, Any]:
+        if not self.facts_file.is_file():
+            return {}
+        try:
+            facts: dict[str, Any] = json.loads(self.facts_file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise Failure(f"{self.facts_file} is damaged ({error}). Delete it to go on without it.") from error
+        return facts
+
+    def add_metrics(self, line: dict[str, Any]) -> None:
+        with self.metrics_file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(finite(line)) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All whole lines; the last may have been cut by a kill."""
+        if not self.metrics_file.is_file():
+            return []
+        text = self.metrics_file.read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1]
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def forget_metrics_after(self, stage: int, epoch: int) -> None:
+        """Drops lines of epochs that a resumed run will train again."""
+        kept = [m for m in self.metrics() if (m["stage_number"], m["epoch"]) <= (stage, epoch)]
+        write_text_atomically(self.metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def finite(value: Any) -> Any:
+    """JSON has no nan: an accuracy that does not exist becomes null."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def to_json(value: Any) -> str:
+    return json.dumps(finite(value), indent=1, ensure_ascii=False) + "\n"
