@@ -180,9 +180,7 @@ def test_the_projection_does_not_see_the_prototypes():
     head, inputs = small_head(), features()
     parameters = mlp_parameters(head)
     projections, _ = head(inputs)
-    gradients = torch.autograd.grad(
-        projections.square().sum(), [*parameters, prototypes(head)], allow_unused=True
-    )
+    gradients = torch.autograd.grad(projections.square().sum(), [*parameters, prototypes(head)], allow_unused=True)
     assert is_silent(gradients[-1])
     assert not any(is_silent(gradient) for gradient in gradients[:-1])
 

@@ -208,9 +208,7 @@ def test_truncated_files(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0, "quality": 95}])
 @pytest.mark.parametrize("missing", [2, 20, 400, 3000])
-def test_the_reduced_check_notices_every_truncated_jpeg(
-    tmp_path: Path, options: dict[str, Any], missing: int
-) -> None:
+def test_the_reduced_check_notices_every_truncated_jpeg(tmp_path: Path, options: dict[str, Any], missing: int) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(encoded(noise(128, 96), "JPEG", **options)[:-missing])
     assert reason_of(path) == "truncated"
@@ -371,9 +369,7 @@ def test_link_loops_end_and_links_elsewhere_are_followed(tmp_path: Path) -> None
 
 
 def test_a_folder_that_cannot_be_listed_is_not_skipped_in_silence(tmp_path: Path) -> None:
-    with pytest.raises(
-        Failure, match=r"cannot list the folder .*missing.*Make it readable or move it away\."
-    ):
+    with pytest.raises(Failure, match=r"cannot list the folder .*missing.*Make it readable or move it away\."):
         find_images(tmp_path / "missing")
 
 

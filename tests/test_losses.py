@@ -121,9 +121,7 @@ def naive_cross_entropy(logits, labels, labelled, temperature):
     return sum(terms) / len(terms) if terms else 0.0
 
 
-def naive_gcd_parts(
-    projections, logits, labels, labelled, teacher_temperature, sup=0.35, entropy=1.0, teacher=None
-):
+def naive_gcd_parts(projections, logits, labels, labelled, teacher_temperature, sup=0.35, entropy=1.0, teacher=None):
     chosen = [i for i, flag in enumerate(labelled) if flag]
     half = len(labels)
     chosen_rows = [projections[i] for i in chosen] + [projections[i + half] for i in chosen]
@@ -438,9 +436,7 @@ def test_gcd_loss_equals_the_loops_part_by_part():
 def test_gcd_loss_weights(sup_weight, entropy_weight):
     labels, labelled = long(1, 0, -1), flags(1, 1, 0)
     projections, logits = normal(6, 4, seed=16), cosines(6, 3, seed=17)
-    result = gcd_loss(
-        projections, logits, labels, labelled, 0.07, sup_weight=sup_weight, entropy_weight=entropy_weight
-    )
+    result = gcd_loss(projections, logits, labels, labelled, 0.07, sup_weight=sup_weight, entropy_weight=entropy_weight)
     expected = naive_gcd_parts(
         rows(projections), rows(logits), labels.tolist(), labelled.tolist(), 0.07, sup_weight, entropy_weight
     )

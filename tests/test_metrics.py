@@ -251,9 +251,7 @@ def test_labels_may_be_strings_on_either_side():
     assert triple(split_accuracy(named_true, named_pred, ["wren"])) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    "make", [list, tuple, set, frozenset, iter, np.array, lambda names: (name for name in names)]
-)
+@pytest.mark.parametrize("make", [list, tuple, set, frozenset, iter, np.array, lambda names: (name for name in names)])
 def test_old_classes_may_be_any_iterable(make):
     result = split_accuracy([0, 0, 1, 2, 2], [0, 0, 0, 1, 1], make([0, 1]))
     assert triple(result) == pytest.approx((4 / 5, 2 / 3, 1.0))

@@ -25,10 +25,7 @@ def photos(root: Path, *names: str) -> Path:
 
 
 def classes(pile: Pile) -> dict[str, str | None]:
-    return {
-        id_: pile.names[label] if label >= 0 else None
-        for id_, label in zip(pile.ids, pile.labels, strict=True)
-    }
+    return {id_: pile.names[label] if label >= 0 else None for id_, label in zip(pile.ids, pile.labels, strict=True)}
 
 
 def labels_csv(root: Path, text: str, encoding: str = "utf-8") -> Path:
@@ -120,9 +117,7 @@ def test_unsorted_images_make_the_other_labels_given(tmp_path: Path, stray: str)
 
 
 def test_the_unlabelled_folder_can_have_another_name(tmp_path: Path) -> None:
-    pile = read_folder(
-        photos(tmp_path, "cat/1.png", "Unsorted/2.png", "unsorted/3.png"), unlabelled="Unsorted"
-    )
+    pile = read_folder(photos(tmp_path, "cat/1.png", "Unsorted/2.png", "unsorted/3.png"), unlabelled="Unsorted")
     assert classes(pile) == {"Unsorted/2.png": None, "cat/1.png": "cat", "unsorted/3.png": "unsorted"}
 
 
@@ -139,9 +134,7 @@ def test_names_with_quotes_line_breaks_and_emoji(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("held_out", ["test", "val"])
 def test_train_and_test_folders(tmp_path: Path, held_out: str) -> None:
-    root = photos(
-        tmp_path, "train/cat/1.png", "train/dog/x/1.png", f"{held_out}/cat/2.png", f"{held_out}/owl/1.png"
-    )
+    root = photos(tmp_path, "train/cat/1.png", "train/dog/x/1.png", f"{held_out}/cat/2.png", f"{held_out}/owl/1.png")
     pile = read_folder(root)
     assert pile.names == ("cat", "dog", "owl")
     assert classes(pile) == {
@@ -187,9 +180,7 @@ def test_train_and_test_without_sub_folders_are_classes(tmp_path: Path) -> None:
 
 def test_a_test_folder_without_classes_is_refused(tmp_path: Path) -> None:
     root = photos(tmp_path, "train/cat/1.png", "test/1.png")
-    with pytest.raises(
-        Misuse, match=r"only train has class sub-folders\. Sort the images in test into class"
-    ):
+    with pytest.raises(Misuse, match=r"only train has class sub-folders\. Sort the images in test into class"):
         read_folder(root)
 
 
@@ -205,9 +196,7 @@ def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Misuse, match=r"file is a file, not a folder\. Give the folder"):
         read_folder(tmp_path / "file")
-    with pytest.raises(
-        Misuse, match=r"no images found in .*/\. Give a folder that holds JPEG, PNG, WebP, BMP"
-    ):
+    with pytest.raises(Misuse, match=r"no images found in .*/\. Give a folder that holds JPEG, PNG, WebP, BMP"):
         read_folder(tmp_path)
 
 
@@ -268,9 +257,7 @@ def test_labels_files_that_do_not_fit(tmp_path: Path, text: str, message: str) -
 def test_labels_files_that_cannot_be_read(tmp_path: Path) -> None:
     root = photos(tmp_path / "in", "1.png")
     for path in (tmp_path / "gone.csv", tmp_path):
-        with pytest.raises(
-            Misuse, match=r"there is no labels file .*Give a CSV file with the header path,label\."
-        ):
+        with pytest.raises(Misuse, match=r"there is no labels file .*Give a CSV file with the header path,label\."):
             read_folder(root, path)
     with pytest.raises(Misuse, match=r"is not a CSV file in UTF-8 .*Save it again as CSV, UTF-8\."):
         read_folder(root, labels_csv(tmp_path, "path,label\n1.png,Füchse\n", "latin-1"))
@@ -279,9 +266,7 @@ def test_labels_files_that_cannot_be_read(tmp_path: Path) -> None:
 def damaged_zoo(root: Path) -> Pile:
     photos(root, *(f"cat/{i}.png" for i in range(7)))
     stream = io.BytesIO()
-    Image.fromarray(np.random.RandomState(0).randint(0, 256, (64, 64, 3), dtype=np.uint8)).save(
-        stream, "JPEG"
-    )
+    Image.fromarray(np.random.RandomState(0).randint(0, 256, (64, 64, 3), dtype=np.uint8)).save(stream, "JPEG")
     (root / "dog").mkdir()
     (root / "dog/whole.jpg").write_bytes(stream.getvalue())
     (root / "dog/cut.jpg").write_bytes(stream.getvalue()[:-40])

@@ -147,9 +147,7 @@ def test_global_parameter_count(image_size, width):
 @pytest.mark.parametrize(("image_size", "patch", "width"), GRIDS)
 def test_spatial_prompt_pixel_by_pixel(image_size, patch, width):
     prompt = SpatialPrompt(image_size, patch, width)
-    assert_placed_once_per_region(
-        prompt, image_size, lambda r, c: in_patch_frame(r, c, patch, width), copies=1
-    )
+    assert_placed_once_per_region(prompt, image_size, lambda r, c: in_patch_frame(r, c, patch, width), copies=1)
 
 
 @pytest.mark.parametrize(("image_size", "patch", "width"), GRIDS)
@@ -157,9 +155,7 @@ def test_shared_prompt_pixel_by_pixel(image_size, patch, width):
     height, breadth = height_width(image_size)
     patches = (height // patch) * (breadth // patch)
     prompt = SpatialPrompt(image_size, patch, width, shared=True)
-    assert_placed_once_per_region(
-        prompt, image_size, lambda r, c: in_patch_frame(r, c, patch, width), copies=patches
-    )
+    assert_placed_once_per_region(prompt, image_size, lambda r, c: in_patch_frame(r, c, patch, width), copies=patches)
     delta = prompt.delta()
     first = delta[:, :, :patch, :patch]
     for top in range(0, height, patch):
@@ -171,9 +167,7 @@ def test_shared_prompt_pixel_by_pixel(image_size, patch, width):
 def test_global_prompt_pixel_by_pixel(image_size, width):
     height, breadth = height_width(image_size)
     prompt = GlobalPrompt(image_size, width)
-    assert_placed_once_per_region(
-        prompt, image_size, lambda r, c: on_edge(r, c, height, breadth, width), copies=1
-    )
+    assert_placed_once_per_region(prompt, image_size, lambda r, c: on_edge(r, c, height, breadth, width), copies=1)
 
 
 def test_published_sizes_pixel_by_pixel():
@@ -299,9 +293,7 @@ def test_where_each_kind_puts_its_values(kind):
                 assert delta[channel][row][column] == float(framed) + float(bordered), (channel, row, column)
 
 
-@pytest.mark.parametrize(
-    ("kind", "image_size"), [("none", 32), ("shared", 32), ("spatial", 32), ("spatial", (32, 8))]
-)
+@pytest.mark.parametrize(("kind", "image_size"), [("none", 32), ("shared", 32), ("spatial", 32), ("spatial", (32, 8))])
 def test_border_is_not_checked_where_there_is_none(kind, image_size):
     assert build_prompt(kind, image_size, 8, border=30).delta().shape[1] == 3
 
@@ -326,9 +318,7 @@ def test_unknown_kind_is_refused_with_the_kinds(kind):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize(
-    ("image_size", "patch", "largest"), [(224, 16, 7), (224, 14, 6), (224, 8, 3), (35, 7, 3)]
-)
+@pytest.mark.parametrize(("image_size", "patch", "largest"), [(224, 16, 7), (224, 14, 6), (224, 8, 3), (35, 7, 3)])
 def test_a_frame_without_an_inside_is_refused(image_size, patch, largest, shared):
     SpatialPrompt(image_size, patch, largest, shared=shared)
     for width in (largest + 1, patch, 10 * patch):

@@ -283,14 +283,10 @@ def test_the_file_can_be_read_by_people(tmp_path: Path) -> None:
 def test_a_split_of_other_images_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "split.json"
     write_split(make_split(GIVEN), GIVEN, path)
-    with pytest.raises(
-        Misuse, match=r"lists images that zoo does not have \(4\): 4\.png, 5\.png, 6\.png\. Use the"
-    ):
+    with pytest.raises(Misuse, match=r"lists images that zoo does not have \(4\): 4\.png, 5\.png, 6\.png\. Use the"):
         read_split(path, GIVEN.subset([0, 1, 2, 3]))
     more = pile_of([*GIVEN.labels.tolist(), 0, 0])
-    with pytest.raises(
-        Misuse, match=r"does not list all images of zoo \(2\): 8\.png, 9\.png\. .* make a new split\."
-    ):
+    with pytest.raises(Misuse, match=r"does not list all images of zoo \(2\): 8\.png, 9\.png\. .* make a new split\."):
         read_split(path, more)
 
 

@@ -164,5 +164,3 @@ def _load(vit: VisionTransformer, state: dict[str, Tensor], source: str) -> None
             "for with --set backbone.name=NAME and its size with --set backbone.image_size=PIXELS."
         )
     vit.load_state_dict(state)
-
-

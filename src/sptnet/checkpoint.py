@@ -46,7 +46,10 @@ def frozen_digest(model: nn.Module, trained: set[str]) -> str:
 def write_atomically(path: Path, write: Any) -> None:
     """Writes a neighbour, forces it to the disk, then renames: readers see the old file or the new one."""
     part = path.with_name(path.name + ".part")
+    part.touch()
+    mode = part.stat().st_mode
     write(part)
+    part.chmod(mode)  # safetensors makes its files private; a model is as readable as any other file
     with part.open("rb") as stream:
         os.fsync(stream.fileno())
     os.replace(part, path)

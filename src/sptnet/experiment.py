@@ -29,9 +29,10 @@ from sptnet.pile import fingerprint
 from sptnet.progress import Say, bar, duration, say
 from sptnet.run_folder import RunFolder
 from sptnet.scoring import Outputs, run_model, score
+from sptnet.seeds import seed_of, seeded
 from sptnet.split import write_split
 from sptnet.training import EpochReport, StageTrainer, TrainingData
-from sptnet.views import ImageStore, ViewMaker, seed_of
+from sptnet.views import ImageStore, ViewMaker
 
 
 class Experiment:
@@ -74,8 +75,7 @@ class Experiment:
             return model.to(self.compute.device)
         settings = config.backbone
         backbone = build_backbone(settings.name, settings.weights, settings.image_size)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed_of(config.seed, "head"))
+        with seeded(seed_of(config.seed, "head")):
             head = PrototypeHead(backbone.dim, len(self.names), config.head.hidden, config.head.bottleneck)
         return GcdModel(backbone, head, settings.trainable_blocks).to(self.compute.device)
 
@@ -231,9 +231,7 @@ class Experiment:
         facts = self.run_folder.facts() if resume else {}
         data = fingerprint(self.data.pile)
         if facts and facts["data"]["fingerprint"] != data:
-            raise Misuse(
-                "the images are not those this run began with. Restore them, or begin again with --overwrite."
-            )
+            raise Misuse("the images are not those this run began with. Restore them, or begin again with --overwrite.")
         unreadable = [{"image": p.name, "reason": p.reason} for p in self.data.unreadable]
         facts |= {
             "status": "running",

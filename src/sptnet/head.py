@@ -1,6 +1,5 @@
 """The head: a projection for the contrastive losses beside a cosine classifier with unit-norm prototypes."""
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -31,9 +30,7 @@ class PrototypeHead(nn.Module):
     def n_categories(self) -> int:
         return len(self.prototypes)
 
-    def forward(
-        self, features: Float[Tensor, "n dim"]
-    ) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
+    def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
         """Projections of the raw features, and cosines between features and prototypes (no temperature)."""
         logits = F.linear(F.normalize(features, dim=1), F.normalize(self.prototypes, dim=1))
         return self.mlp(features), logits

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from .errors import Failure, Misuse
+from sptnet.errors import Failure, Misuse
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})
 
@@ -80,9 +80,7 @@ def read_image(source: Source) -> Image.Image:
     if isinstance(source, str | Path):
         with _unreadable_as(str(source)):
             return _decode(Path(source), reduced=False)
-    raise Misuse(
-        f"an image cannot be read from {type(source).__name__}. Give a path, a Pillow image or a numpy array."
-    )
+    raise Misuse(f"an image cannot be read from {type(source).__name__}. Give a path, a Pillow image or a numpy array.")
 
 
 def check_image(path: Path, name: str) -> UnreadableImage | None:
@@ -116,9 +114,7 @@ def find_images(folder: Path) -> list[Path]:
     found: list[Path] = []
     for here, folders, files in os.walk(folder, followlinks=True, onerror=refuse):
         folders[:] = [
-            name
-            for name in sorted(folders)
-            if not name.startswith(".") and first_visit(os.path.join(here, name))
+            name for name in sorted(folders) if not name.startswith(".") and first_visit(os.path.join(here, name))
         ]
         paths = (Path(here, name) for name in files if not name.startswith("."))
         found.extend(path for path in paths if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
@@ -235,8 +231,7 @@ def _from_array(array: npt.NDArray[Any]) -> Image.Image:
     flat = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
     if not (flat.ndim == 2 or (flat.ndim == 3 and flat.shape[2] in (3, 4))) or flat.size == 0:
         raise Misuse(
-            f"an array of shape {array.shape} is no image. "
-            "Give height x width, or height x width x 1, 3 or 4 channels."
+            f"an array of shape {array.shape} is no image. Give height x width, or height x width x 1, 3 or 4 channels."
         )
     return Image.fromarray(np.ascontiguousarray(_bytes_of(flat)))
 

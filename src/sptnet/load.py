@@ -61,7 +61,7 @@ class Predictor:
     def logits(self, x: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n k"]:
         """Plain cosines for a batch of already normalised tensors, prompts applied."""
         with self.compute.autocast():
-            _, logits = self.model(x.to(self.compute.device))
+            logits: Tensor = self.model(x.to(self.compute.device))[1]
         return logits.float()
 
 

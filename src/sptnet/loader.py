@@ -12,7 +12,7 @@ from sptnet.views import Batch, CentreViews, EpochBatches, ImageStore, ViewMaker
 
 
 def n_workers(setting: int | str, n_images: int) -> int:
-    """`auto`: none for a pile that is small or alone on few cores, where starting processes costs more than it saves."""
+    """`auto`: none for a small pile or on few cores, where starting processes costs more than it saves."""
     if isinstance(setting, int):
         return setting
     cores = os.cpu_count() or 1

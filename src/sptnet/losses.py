@@ -61,9 +61,7 @@ def supervised_contrastive(
     return -((log_p * positive).sum(1) / positive.sum(1)).mean()
 
 
-def self_distillation(
-    logits: Float[Tensor, "2b k"], student_temperature: float, teacher_temperature: float
-) -> Scalar:
+def self_distillation(logits: Float[Tensor, "2b k"], student_temperature: float, teacher_temperature: float) -> Scalar:
     """L_cls^un: each view predicts the sharpened, constant prediction of the other view."""
     logits = _at_least_float32(logits)
     log_p = F.log_softmax(logits / student_temperature, dim=1)

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from sptnet.backbone import PixelFormat, build_backbone
-from sptnet.checkpoint import digest
+from sptnet.checkpoint import digest, write_atomically
 from sptnet.config import PromptSettings
 from sptnet.errors import Failure, Misuse
 from sptnet.head import PrototypeHead
@@ -51,7 +51,7 @@ def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:
     if fresh.exists():
         shutil.rmtree(fresh)
     fresh.mkdir(parents=True)
-    save_file(tensors, fresh / WEIGHTS)
+    write_atomically(fresh / WEIGHTS, lambda part: save_file(tensors, part))
     (fresh / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if folder.exists():
         shutil.rmtree(folder)
@@ -78,7 +78,8 @@ def load_model(path: str | Path) -> tuple[GcdModel, ModelCard]:
         raise Failure(f"{folder / WEIGHTS} is damaged or missing ({error}). Copy it again or train again.") from error
     if digest(tensors) != description["sha256"]:
         raise Failure(f"{folder / WEIGHTS} is damaged (its checksum differs). Copy it again or train again.")
-    pixels = PixelFormat(**{k: tuple(v) if isinstance(v, list) else v for k, v in description["pixels"].items()})
+    facts: dict[str, Any] = description["pixels"]
+    pixels = PixelFormat(facts["image_size"], tuple(facts["mean"]), tuple(facts["std"]), facts["interpolation"])
     card = ModelCard(
         tuple(description["categories"]),
         description["n_known"],

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from .errors import Failure, Misuse
-from .images import UnreadableImage, check_image, find_images, printable, read_image, reason_for
+from sptnet.errors import Failure, Misuse
+from sptnet.images import UnreadableImage, check_image, find_images, printable, read_image, reason_for
 
 UNKNOWN = -1
 
@@ -40,26 +40,20 @@ class Pile:
         columns = {"sources": self.sources, "labels": self.labels, "test": self.test, "given": self.given}
         for column, values in columns.items():
             if values is not None and len(values) != len(self.ids):
-                raise Misuse(
-                    f"the pile has {len(self.ids)} ids but {len(values)} {column}. Give one for each image."
-                )
+                raise Misuse(f"the pile has {len(self.ids)} ids but {len(values)} {column}. Give one for each image.")
         for kind, texts in (("ids", self.ids), ("class names", self.names)):
             if len(set(texts)) != len(texts):
                 raise Misuse(f"the {kind} of the pile repeat. Give each its own name.")
         flags = [self.test] if self.given is None else [self.test, self.given]
         if self.labels.dtype != np.int64 or any(flag.dtype != np.bool_ for flag in flags):
-            raise Misuse(
-                "the pile has columns of the wrong type. Give int64 labels, bool given and bool test."
-            )
+            raise Misuse("the pile has columns of the wrong type. Give int64 labels, bool given and bool test.")
         if ((self.labels < UNKNOWN) | (self.labels >= len(self.names))).any():
             raise Misuse(
                 f"a label of the pile lies outside -1..{len(self.names) - 1}. "
                 "Give an index into the class names, or -1."
             )
         if self.given is not None and (self.labels[self.given] == UNKNOWN).any():
-            raise Misuse(
-                "the pile gives away a label nobody knows. Set given only where the label is not -1."
-            )
+            raise Misuse("the pile gives away a label nobody knows. Set given only where the label is not -1.")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -95,9 +89,7 @@ def digits() -> Pile:
     )
 
 
-def read_folder(
-    folder: Path | str, labels_file: Path | str | None = None, unlabelled: str = "unlabelled"
-) -> Pile:
+def read_folder(folder: Path | str, labels_file: Path | str | None = None, unlabelled: str = "unlabelled") -> Pile:
     """Read a folder that has one sub-folder per class, the same within train/ and test/, or a labels file.
 
     Images in the root and in the sub-folder called `unlabelled` have no label. A labels file overrules every
@@ -110,9 +102,7 @@ def read_folder(
         raise Misuse(f"{root} is a file, not a folder. Give the folder that holds the images.")
     paths = find_images(root)
     if not paths:
-        raise Misuse(
-            f"no images found in {root}/. Give a folder that holds JPEG, PNG, WebP, BMP, TIFF or GIF files."
-        )
+        raise Misuse(f"no images found in {root}/. Give a folder that holds JPEG, PNG, WebP, BMP, TIFF or GIF files.")
     ids = [path.relative_to(root).as_posix() for path in paths]
     test = np.zeros(len(ids), dtype=np.bool_)
     if labels_file is not None:
@@ -190,13 +180,10 @@ def _read_labels(file: Path, root: Path, ids: list[str]) -> dict[str, str]:
         )
     if repeats:
         raise Misuse(
-            f"{file} lists images again in {_count(repeats, 'row')}: {_first_three(repeats)}. "
-            "Keep one row per image."
+            f"{file} lists images again in {_count(repeats, 'row')}: {_first_three(repeats)}. Keep one row per image."
         )
     if not any(label_of.values()):
-        raise Misuse(
-            f"{file} has {_count(rows, 'row')} but no label in any. Fill the label column for some images."
-        )
+        raise Misuse(f"{file} has {_count(rows, 'row')} but no label in any. Fill the label column for some images.")
     return label_of
 
 
@@ -263,9 +250,7 @@ def drop_unreadable(
     return pile.subset([i for i in range(len(pile)) if i not in bad]), problems
 
 
-def _check_all(
-    files: list[tuple[int, Path]], ids: tuple[str, ...]
-) -> Iterator[tuple[int, UnreadableImage | None]]:
+def _check_all(files: list[tuple[int, Path]], ids: tuple[str, ...]) -> Iterator[tuple[int, UnreadableImage | None]]:
     # In batches, because a pool given a million files at once keeps a million pending results.
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for start in range(0, len(files), _BATCH):

@@ -26,7 +26,8 @@ from sptnet.knn import knn_accuracy
 from sptnet.losses import STUDENT_TEMPERATURE, info_nce, mean_entropy_gap, self_distillation
 from sptnet.pile import Pile
 from sptnet.pretrain_views import strong_view
-from sptnet.views import ImageStore, ViewMaker, seed_of
+from sptnet.seeds import seed_of, seeded
+from sptnet.views import ImageStore, ViewMaker
 
 CONTRAST_TEMPERATURE = 0.2
 TEACHER_TEMPERATURE = 0.05
@@ -43,9 +44,9 @@ def pretrain(
     backbone: Backbone,
     images: Float[Tensor, "n 3 height width"],
     *,
-    epochs: int = 60,
+    epochs: int = 100,
     batch_size: int = 64,
-    learning_rate: float = 5e-4,
+    learning_rate: float = 8e-4,
     weight_decay: float = 0.04,
     n_prototypes: int = 64,
     seed: int = 0,
@@ -53,8 +54,7 @@ def pretrain(
 ) -> None:
     """Trains the whole backbone in place on images in [0, 1]; freezes it again at the end."""
     generator = torch.Generator().manual_seed(seed_of(seed, "pretrain"))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of(seed, "pretrain head"))
+    with seeded(seed_of(seed, "pretrain head")):
         head = PrototypeHead(backbone.dim, n_prototypes, hidden=512, bottleneck=128)
     parts = nn.ModuleList([backbone, head]).requires_grad_(True).train()
     parameters = list(parts.parameters())
@@ -102,8 +102,7 @@ def pretrain_pile(pile: Pile, backbone_name: str, out: Path, *, seed: int = 0, *
     batch_size = settings.get("batch_size", 64)
     if len(pile) < batch_size:
         raise Misuse(f"there are only {len(pile)} images. Give --batch-size {max(2, len(pile) // 2)} or more images.")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of(seed, "pretrain backbone"))
+    with seeded(seed_of(seed, "pretrain backbone")):
         backbone = build_backbone(backbone_name, pretrained=False)
     store, maker = ImageStore(pile.sources, backbone.pixels), ViewMaker(backbone.pixels)
     whole = torch.stack([maker.centre_view(store[i]) for i in range(len(pile))])

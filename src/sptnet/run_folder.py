@@ -44,7 +44,8 @@ class RunFolder:
         if self.path.is_dir() and any(self.path.iterdir()):
             if not overwrite:
                 raise Misuse(
-                    f"{self.path} is not empty. Go on with --resume, replace it with --overwrite, or give another --out."
+                    f"{self.path} is not empty. Go on with --resume, replace it with --overwrite, "
+                    "or give another --out."
                 )
             if not self.is_run:
                 raise Misuse(f"{self.path} holds other files than a run, which --overwrite never deletes. Empty it.")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import Misuse
-from .images import printable
-from .pile import UNKNOWN, Pile
+from sptnet.errors import Misuse
+from sptnet.images import printable
+from sptnet.pile import UNKNOWN, Pile
 
 Indices = npt.NDArray[np.int64]
 
@@ -112,9 +112,7 @@ def _known_of_given(
     seen = set(pile.labels[given & ~pile.test].tolist())
     labelled_names = tuple(name for i, name in enumerate(pile.names) if i in seen)
     if not labelled_names:
-        raise Misuse(
-            "no training image has a label. Sort some into one sub-folder per class, or give a labels file."
-        )
+        raise Misuse("no training image has a label. Sort some into one sub-folder per class, or give a labels file.")
     if known_classes is None:
         return labelled_names
     known = _named(pile, known_classes)
@@ -177,9 +175,7 @@ def _draw_labelled(
     if len(candidates) == 0:
         return candidates
     # This very call makes the draw that published results were obtained with.
-    drawn = np.random.RandomState(seed).choice(
-        len(candidates), size=int(share * len(candidates)), replace=False
-    )
+    drawn = np.random.RandomState(seed).choice(len(candidates), size=int(share * len(candidates)), replace=False)
     return np.sort(candidates[drawn])
 
 
@@ -194,9 +190,7 @@ def _refuse_unlabelled_classes(known: tuple[str, ...], labelled_target: npt.NDAr
         )
 
 
-def _draw_holdout(
-    target: npt.NDArray[np.int64], labelled: Indices, n_known: int, share: float, seed: int
-) -> Indices:
+def _draw_holdout(target: npt.NDArray[np.int64], labelled: Indices, n_known: int, share: float, seed: int) -> Indices:
     random = np.random.RandomState(seed)
     chosen = [np.empty(0, dtype=np.int64)]
     for known in range(n_known if share > 0 else 0):
@@ -259,9 +253,7 @@ def _split_content(path: Path) -> dict[str, list[str]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
     except ValueError as error:
-        raise Misuse(
-            f"the split {path} is not valid JSON ({error}). Restore it or make a new one."
-        ) from error
+        raise Misuse(f"the split {path} is not valid JSON ({error}). Restore it or make a new one.") from error
     for key in ("known_classes", "new_classes", *_PARTS):
         values = content.get(key) if isinstance(content, dict) else None
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):

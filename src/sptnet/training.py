@@ -16,9 +16,10 @@ from sptnet.errors import Failure
 from sptnet.loader import iterate_batches
 from sptnet.losses import GcdLoss
 from sptnet.model import GcdModel, Group
-from sptnet.phases import Optimiser, Phase, StagePlan
+from sptnet.phases import Phase, StagePlan
 from sptnet.sampler import balanced_batches, n_batches
-from sptnet.views import Batch, EpochBatches, ImageStore, ViewMaker, seed_of
+from sptnet.seeds import seed_of
+from sptnet.views import Batch, EpochBatches, ImageStore, ViewMaker
 
 
 @dataclass(frozen=True)
@@ -195,14 +196,11 @@ class StageTrainer:
     def _state_of(self, parameter: nn.Parameter) -> dict[str, Any]:
         for optimiser in self.optimisers.values():
             if any(parameter is p for p in _parameters(optimiser)):
-                return optimiser.state[parameter]
+                state: dict[str, Any] = optimiser.state[parameter]
+                return state
         return {}
 
 
 def _parameters(optimiser: torch.optim.Optimizer) -> Iterator[nn.Parameter]:
     for group in optimiser.param_groups:
         yield from group["params"]
-
-
-def trainable_count(model: GcdModel, settings: dict[Group, Optimiser]) -> int:
-    return sum(p.numel() for group in settings for p in model.group(group))

@@ -1,6 +1,5 @@
 """Views: from stored images to the tensors a step trains on or a score is taken from."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,22 +17,15 @@ from torchvision.transforms import v2
 from sptnet.backbone import PixelFormat
 from sptnet.images import read_image
 from sptnet.phases import Phase
+from sptnet.seeds import seed_of, seeded
 
 Source = Path | Image.Image | npt.NDArray[Any]
-
-
-def seed_of(*parts: int | str) -> int:
-    """A seed for one draw of one run, the same in whatever process and order it is made."""
-    digest = hashlib.blake2b("/".join(str(part) for part in parts).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
 
 
 class ImageStore:
     """Images at the size that views are cut from (short side = crop / ratio), kept in memory while they fit."""
 
-    def __init__(
-        self, sources: Sequence[Source], pixels: PixelFormat, crop_ratio: float = 0.875, cache_mb: int = 1024
-    ):
+    def __init__(self, sources: Sequence[Source], pixels: PixelFormat, crop_ratio: float = 0.875, cache_mb: int = 1024):
         self.sources = sources
         self.pixels = pixels
         short_side = int(pixels.image_size / crop_ratio)
@@ -66,8 +58,7 @@ class ViewMaker:
         self._finish = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(pixels.mean, pixels.std)])
 
     def random_view(self, image: UInt8[Tensor, "3 h w"], seed: int) -> UInt8[Tensor, "3 size size"]:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             view: Tensor = self._random(image)
             return view
 

@@ -30,7 +30,9 @@ def evaluate(
     else:
         raise Misuse(f"{run} is a model directory without data. Give a folder to score with --data DIR.")
     if not scores:
-        raise Misuse("nobody knows the truth of these images, so there is nothing to score. Give sorted ones by --data.")
+        raise Misuse(
+            "nobody knows the truth of these images, so there is nothing to score. Give sorted ones by --data."
+        )
     print(json.dumps(finite(scores))) if as_json else print_scores(scores)
 
 

@@ -54,6 +54,8 @@ def as_pile(paths: list[Path]):  # type: ignore[no-untyped-def]
         raise Misuse(f"there is no {missing[0]}. Give image files or folders of images.")
     files = list(dict.fromkeys(f for path in paths for f in (find_images(path) if path.is_dir() else [path])))
     if not files:
-        raise Misuse(f"no images found in {paths[0]}/. Give a folder that holds JPEG, PNG, WebP, BMP, TIFF or GIF files.")
+        raise Misuse(
+            f"no images found in {paths[0]}/. Give a folder that holds JPEG, PNG, WebP, BMP, TIFF or GIF files."
+        )
     unknown = np.full(len(files), -1, dtype=np.int64)
     return Pile("images", tuple(map(str, files)), tuple(files), (), unknown, None, np.zeros(len(files), dtype=np.bool_))

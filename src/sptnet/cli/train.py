@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-SETTING = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change one setting; may be repeated.")]
+SETTING = Annotated[
+    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change one setting; may be repeated.")
+]
 
 
 def train(

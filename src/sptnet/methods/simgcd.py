@@ -16,9 +16,7 @@ def objective(stage: Stage) -> Objective:
 
     def loss(projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> GcdLoss:
         temperature = teacher_temperature(stage.teacher_start, stage.teacher_end, stage.teacher_warm_up, epoch)
-        return gcd_loss(
-            projections, logits, labels, labelled, temperature, stage.sup_weight, stage.entropy_weight
-        )
+        return gcd_loss(projections, logits, labels, labelled, temperature, stage.sup_weight, stage.entropy_weight)
 
     return loss
 

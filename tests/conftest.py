@@ -1,0 +1,272 @@
+"""Shared by the training tests: one thread, a backbone of 32 pixels with seeded weights, and a few digits."""
+
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from sptnet.backbone import Backbone, build_backbone
+from sptnet.config import Config
+from sptnet.data import LoadedData
+from sptnet.device import choose_compute
+from sptnet.experiment import Experiment
+from sptnet.head import PrototypeHead
+from sptnet.model import GcdModel
+from sptnet.pile import Pile, digits
+from sptnet.recipe_book import load_recipe
+from sptnet.run_folder import RunFolder
+from sptnet.split import make_split
+from sptnet.training import TrainingData
+from sptnet.views import ImageStore, ViewMaker
+
+SIZE = 32
+TIMING = ("seconds", "images_per_second")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> Iterator[None]:
+    """Tensors this small only wait for one another on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def random_backbone(seed: int = 0) -> Backbone:
+    """The embedded architecture at 32 pixels with weights drawn by numpy, the same in every version of torch."""
+    backbone = build_backbone("sptnet_digits_vit", image_size=SIZE, pretrained=False)
+    fill(backbone, seed)
+    return backbone
+
+
+def fill(module: nn.Module, seed: int) -> None:
+    """Normal matrices, scaled to keep the size of what goes through; biases zero, scales one."""
+    random = np.random.RandomState(seed)
+    with torch.no_grad():
+        for name, p in sorted(module.named_parameters()):
+            if p.ndim > 1:
+                p.copy_(torch.from_numpy(random.standard_normal(p.shape) / p[0].numel() ** 0.5))
+            else:
+                p.fill_(0.0 if name.endswith("bias") else 1.0)
+
+
+def random_model(trainable_blocks: int = 1, seed: int = 0, n_categories: int = 10) -> GcdModel:
+    backbone = random_backbone(seed)
+    head = PrototypeHead(backbone.dim, n_categories, hidden=64, bottleneck=32)
+    fill(head, seed + 1)
+    return GcdModel(backbone, head, trainable_blocks)
+
+
+def subset_of_digits(per_class: int = 6) -> Pile:
+    pile = digits()
+    chosen = [np.flatnonzero(pile.labels == c)[:per_class] for c in range(10)]
+    return pile.subset(np.sort(np.concatenate(chosen)))
+
+
+def training_data(pile: Pile, backbone: Backbone, flip: float = 0.0) -> TrainingData:
+    split = make_split(pile, 5)
+    labels = np.full(len(pile), -1, dtype=np.int64)
+    labels[split.labelled] = split.target[split.labelled]
+    store = ImageStore(pile.sources, backbone.pixels)
+    return TrainingData(store, ViewMaker(backbone.pixels, flip), labels, split.labelled, split.unlabelled, pile.ids)
+
+
+@pytest.fixture
+def few_digits() -> LoadedData:
+    """Sixty digits: 0 to 4 known, fifteen images labelled."""
+    pile = subset_of_digits()
+    return LoadedData(pile, make_split(pile, 5), [])
+
+
+@pytest.fixture
+def held_out_digits() -> LoadedData:
+    """As `few_digits`, and some of the labelled images are kept aside."""
+    pile = subset_of_digits(8)
+    return LoadedData(pile, make_split(pile, 5, holdout_share=0.5), [])
+
+
+@pytest.fixture
+def make_model() -> Callable[..., GcdModel]:
+    return random_model
+
+
+@pytest.fixture
+def make_training_data() -> Callable[..., TrainingData]:
+    return training_data
+
+
+@pytest.fixture
+def cpu() -> Any:
+    return choose_compute("cpu", "float32")
+
+
+@pytest.fixture(scope="session")
+def tiny_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("weights") / "tiny.safetensors"
+    save_file(random_backbone().vit.state_dict(), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_settings(tiny_weights: Path) -> list[str]:
+    """What makes the digits recipe fast: 32 pixels, a small head, seven batches an epoch, two turns and a bit."""
+    return [
+        "device=cpu",
+        "backbone.image_size=32",
+        f'backbone.weights="{tiny_weights}"',
+        "head.hidden=64",
+        "head.bottleneck=32",
+        "prompt.border=4",
+        "simgcd.epochs=3",
+        "sptnet.epochs=3",
+        "sptnet.k=2",
+        "sptnet.prompt_warm_up=5",
+        "training.batch_size=8",
+        "training.evaluate_every=2",
+        "views.workers=0",
+    ]
+
+
+@pytest.fixture
+def tiny_config(tiny_settings: list[str]) -> Config:
+    return load_recipe("digits", tiny_settings)
+
+
+def quiet(message: str) -> None:
+    """Says nothing."""
+
+
+@pytest.fixture
+def run_it() -> Callable[..., Path]:
+    """Trains into a folder and returns it; with `resume`, from the settings that the folder holds."""
+
+    def run(folder: Path, config: Config | None = None, data: LoadedData | None = None, resume: bool = False) -> Path:
+        run_folder = RunFolder(folder)
+        chosen = run_folder.config() if config is None else config
+        Experiment(chosen, run_folder, data, tell=quiet).run(resume=resume)
+        return folder
+
+    return run
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run must give whatever interrupted it."""
+
+    model: dict[str, torch.Tensor]
+    earlier: dict[str, torch.Tensor]
+    metrics: list[dict[str, Any]]
+    predictions: str
+
+    @staticmethod
+    def of(folder: Path) -> "RunResult":
+        lines = [{k: v for k, v in line.items() if k not in TIMING} for line in RunFolder(folder).metrics()]
+        earlier = folder / "model-simgcd" / "model.safetensors"
+        return RunResult(
+            load_file(folder / "model" / "model.safetensors"),
+            load_file(earlier) if earlier.exists() else {},
+            lines,
+            (folder / "predictions.csv").read_text(),
+        )
+
+
+def assert_same_tensors(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    different = [name for name in one if not torch.equal(one[name], other[name])]
+    assert different == []
+
+
+@pytest.fixture
+def assert_same_result() -> Callable[[Path, Path], None]:
+    """Weights bitwise, metrics apart from timing, predictions byte by byte."""
+
+    def compare(one: Path, other: Path) -> None:
+        a, b = RunResult.of(one), RunResult.of(other)
+        assert_same_tensors(a.model, b.model)
+        assert_same_tensors(a.earlier, b.earlier)
+        assert a.metrics == b.metrics
+        assert a.predictions == b.predictions
+
+    return compare
+
+
+@pytest.fixture(scope="session")
+def digit_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sixty digits as PNG files in a folder for each digit."""
+    root = tmp_path_factory.mktemp("digits")
+    pile = subset_of_digits()
+    for id_, label, pixels in zip(pile.ids, pile.labels, pile.sources, strict=True):
+        (root / str(label)).mkdir(exist_ok=True)
+        Image.fromarray(np.asarray(pixels)).save(root / str(label) / f"{id_}.png")
+    return root
+
+
+@pytest.fixture(scope="session")
+def train_words(tiny_settings: list[str], digit_folder: Path) -> list[str]:
+    """The words of `sptnet train digits ...` on the folder of sixty digits, but for --out."""
+    settings = [word for setting in [*tiny_settings, "data.source=folder"] for word in ("--set", setting)]
+    return ["train", "digits", "--data", str(digit_folder), *settings]
+
+
+class Command:
+    """The command line in a process of its own, forked so that nothing has to be imported again."""
+
+    def __init__(self, words: list[str], output: Path, prepare: Callable[[], None]):
+        self.output = output
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
+        if self.pid == 0:
+            self._be_the_command(words, prepare)
+
+    def _be_the_command(self, words: list[str], prepare: Callable[[], None]) -> None:
+        code: Any = 99
+        try:
+            file = os.open(self.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(file, 1)
+            os.dup2(file, 2)
+            sys.stdout, sys.stderr = (open(n, "w", buffering=1, closefd=False) for n in (1, 2))  # noqa: SIM115
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.setsid()
+            warnings.simplefilter("ignore")
+            sys.argv = ["sptnet", *words]
+            prepare()
+            from sptnet.cli import main
+
+            main()
+        except SystemExit as leaving:
+            code = leaving.code
+        finally:
+            os._exit(code if isinstance(code, int) else 98)
+
+    def kill(self, with_signal: int = signal.SIGKILL) -> None:
+        os.kill(self.pid, with_signal)
+
+    def wait(self) -> int:
+        """The exit code; minus the signal's number if a signal ended it."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    @property
+    def said(self) -> str:
+        return self.output.read_text()
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[..., Command]:
+    """`command(words)` starts it; `prepare` runs inside the new process first."""
+
+    def start(words: list[str], prepare: Callable[[], None] = lambda: None) -> Command:
+        return Command(words, tmp_path / "said.txt", prepare)
+
+    return start

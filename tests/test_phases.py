@@ -1,0 +1,149 @@
+"""Whose turn it is, what then trains, and on which views."""
+
+import pytest
+
+from sptnet.config import Config
+from sptnet.errors import Misuse
+from sptnet.methods import stages_of
+from sptnet.methods.sptnet import turns
+from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, OneThenOther, Phase, TakeTurns, View
+from sptnet.training import StageTrainer
+
+RAW_PAIR = (View(0, False), View(1, False))
+PROMPTED_PAIR = (View(0, True), View(1, True))
+RAW_AND_PROMPTED = (View(0, False), View(0, True))
+
+
+def names(turns, epochs, batches):
+    return [[turns.at(e, b, epochs, batches).name for b in range(batches)] for e in range(epochs)]
+
+
+def published_toggle(batches, k):
+    """One epoch of the published loop, as it is written there: a flag that is flipped before it is read."""
+    training_prompts, sequence = True, []
+    for batch in range(batches):
+        if (batch + 1) % k == 0:
+            training_prompts = not training_prompts
+        sequence.append("prompt" if training_prompts else "model")
+    return sequence
+
+
+def test_the_published_toggle_on_46_batches():
+    first, second, third = names(TakeTurns(PROMPT, MODEL, 20), 3, 46)
+    assert [i for i, name in enumerate(first) if name == "prompt"] == [*range(0, 19), *range(39, 46)]
+    assert [i for i, name in enumerate(first) if name == "model"] == [*range(19, 39)]
+    assert (first.count("prompt"), first.count("model")) == (26, 20)
+    assert first == second == third, "every epoch begins anew"
+
+
+@pytest.mark.parametrize(
+    ("images", "prompt", "model"), [(5994, 26, 20), (6667, 32, 20), (8144, 39, 24)], ids=["CUB", "Aircraft", "Cars"]
+)
+def test_the_published_counts(images, prompt, model):
+    (epoch,) = names(TakeTurns(PROMPT, MODEL, 20), 1, images // 128)
+    assert (epoch.count("prompt"), epoch.count("model")) == (prompt, model)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 20, 100])
+@pytest.mark.parametrize("batches", [1, 2, 19, 20, 21, 46])
+def test_the_restarting_turns_are_the_published_loop(k, batches):
+    assert names(TakeTurns(PROMPT, MODEL, k), 1, batches) == [published_toggle(batches, k)]
+
+
+def test_the_continuous_count_runs_through_the_epochs():
+    epochs = names(TakeTurns(PROMPT, MODEL, 20, restart=False), 20, 46)
+    steps = [name for epoch in epochs for name in epoch]
+    turns_taken = [steps[i : i + 20] for i in range(0, len(steps), 20)]
+    assert [set(turn) for turn in turns_taken] == [{"prompt"}, {"model"}] * 23
+    assert epochs[0] != epochs[1]
+
+
+def test_halves():
+    assert names(OneThenOther(PROMPT, MODEL), 4, 2) == [["prompt"] * 2] * 2 + [["model"] * 2] * 2
+    assert names(OneThenOther(MODEL, PROMPT), 5, 1) == [["model"]] * 3 + [["prompt"]] * 2
+
+
+def test_what_each_phase_is():
+    assert Phase("prompt", frozenset({"prompt"}), PROMPTED_PAIR) == PROMPT
+    assert Phase("model", frozenset({"model"}), RAW_AND_PROMPTED) == MODEL
+    assert Phase("raw", frozenset({"model"}), RAW_PAIR) == RAW
+    assert Phase("joint", frozenset({"prompt", "model"}), PROMPTED_PAIR) == JOINT
+
+
+def test_stage_two_needs_one_draw_and_all_else_two():
+    assert MODEL.draws == 1
+    assert [phase.draws for phase in (PROMPT, RAW, JOINT)] == [2, 2, 2]
+
+
+def config_with(strategy="alternate", kind="spatial+global", **sptnet):
+    return Config(method="sptnet", prompt={"kind": kind}, sptnet={"strategy": strategy, **sptnet})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sequence"),
+    [
+        ("alternate", [["prompt", "model", "model", "prompt"]] * 4),
+        ("end-to-end", [["joint"] * 4] * 4),
+        ("data-first", [["prompt"] * 4] * 2 + [["model"] * 4] * 2),
+        ("model-first", [["model"] * 4] * 2 + [["prompt"] * 4] * 2),
+        ("prompts-only", [["prompt"] * 4] * 4),
+        ("random-prompts", [["model"] * 4] * 4),
+        ("fine-tune", [["raw"] * 4] * 4),
+    ],
+)
+def test_every_strategy(strategy, sequence):
+    assert names(turns(config_with(strategy, k=2).sptnet), 4, 4) == sequence
+
+
+def test_every_strategy_of_the_settings_has_turns():
+    from typing import get_args
+
+    from sptnet.config import SptNet
+
+    for strategy in get_args(SptNet.model_fields["strategy"].annotation):
+        assert turns(config_with(strategy).sptnet).at(0, 0, 1, 1).trains
+
+
+def test_the_counter_setting():
+    assert turns(config_with(k=3, counter="epoch").sptnet) == TakeTurns(PROMPT, MODEL, 3, restart=True)
+    assert turns(config_with(k=3, counter="continuous").sptnet) == TakeTurns(PROMPT, MODEL, 3, restart=False)
+    assert turns(config_with().sptnet) == TakeTurns(PROMPT, MODEL, 20, restart=True)
+
+
+def test_sptnet_is_two_stages():
+    simgcd, sptnet = stages_of(config_with(kind="spatial"))
+    assert (simgcd.name, simgcd.epochs, simgcd.prompt_kind, simgcd.turns) == ("simgcd", 200, "none", Always(RAW))
+    assert set(simgcd.optimisers) == {"model"}
+    assert (sptnet.name, sptnet.epochs, sptnet.prompt_kind) == ("sptnet", 1000, "spatial")
+    assert set(sptnet.optimisers) == {"prompt", "model"}
+
+
+def test_simgcd_is_the_first_of_them():
+    (only,) = stages_of(Config(method="simgcd"))
+    assert (only.name, only.turns, only.prompt_kind) == ("simgcd", Always(RAW), "none")
+
+
+def test_a_finished_simgcd_run_saves_the_first_stage():
+    assert [plan.name for plan in stages_of(config_with(start_from="runs/simgcd"))] == ["sptnet"]
+
+
+def test_a_strategy_with_prompts_needs_prompts():
+    with pytest.raises(Misuse, match="fine-tune"):
+        stages_of(config_with("alternate", kind="none"))
+    assert stages_of(config_with("fine-tune", kind="none"))[-1].prompt_kind == "none"
+    assert stages_of(config_with("fine-tune", kind="spatial"))[-1].prompt_kind == "none"
+
+
+def test_an_unknown_method_is_refused_with_the_known_ones():
+    with pytest.raises(Misuse, match="simgcd, sptnet"):
+        stages_of(Config(method="simgdc"))
+
+
+def test_the_trainer_counts_batches_for_the_turns(make_model, make_training_data, few_digits, cpu):
+    model = make_model()
+    plan = stages_of(config_with(k=2, counter="continuous"))[-1]
+    data = make_training_data(few_digits.pile, model.backbone)
+    trainer = StageTrainer(model, plan, data, cpu, stage=1, batch_size=8, seed=0)  # sixty images: seven batches
+    p, m = "prompt", "model"
+    assert [phase.name for phase in trainer.phases_of(0)] == [p, p, m, m, p, p, m]
+    assert [phase.name for phase in trainer.phases_of(1)] == [m, p, p, m, m, p, p]

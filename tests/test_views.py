@@ -1,0 +1,226 @@
+"""From stored images to views: sizes, crops, flips, normalisation, and the same views whatever the order of work."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from sptnet.backbone import IMAGENET_MEAN, IMAGENET_STD, PixelFormat
+from sptnet.loader import iterate_batches, iterate_centre_views, n_workers
+from sptnet.phases import MODEL, PROMPT, RAW
+from sptnet.views import CentreViews, EpochBatches, ImageStore, ViewMaker, seed_of
+
+PIXELS = PixelFormat(32)
+
+
+def picture(height, width, seed=0):
+    return np.random.RandomState(seed).randint(0, 256, (height, width, 3)).astype(np.uint8)
+
+
+def windows(image, size):
+    _, height, width = image.shape
+    for top in range(height - size + 1):
+        for left in range(width - size + 1):
+            yield image[:, top : top + size, left : left + size]
+
+
+def place_of(view, image):
+    """Which window of the image the view is, or None."""
+    return next((i for i, window in enumerate(windows(image, view.shape[-1])) if torch.equal(window, view)), None)
+
+
+@pytest.mark.parametrize(("size", "short_side"), [(32, 36), (96, 109), (224, 256)])
+def test_the_short_side_is_the_crop_over_the_ratio(size, short_side):
+    store = ImageStore([picture(50, 100), picture(100, 50), picture(70, 70)], PixelFormat(size))
+    shapes = [tuple(store[i].shape) for i in range(3)]
+    assert shapes == [(3, short_side, 2 * short_side), (3, 2 * short_side, short_side), (3, short_side, short_side)]
+
+
+def test_another_ratio_gives_another_size():
+    assert tuple(ImageStore([picture(50, 50)], PIXELS, crop_ratio=0.5)[0].shape) == (3, 64, 64)
+    assert tuple(ImageStore([picture(50, 50)], PIXELS, crop_ratio=1.0)[0].shape) == (3, 32, 32)
+
+
+@pytest.mark.parametrize(
+    ("interpolation", "resampling"), [("bicubic", Image.Resampling.BICUBIC), ("bilinear", Image.Resampling.BILINEAR)]
+)
+def test_resizing_is_that_of_pillow(interpolation, resampling):
+    source = picture(50, 100)
+    store = ImageStore([source], PixelFormat(32, interpolation=interpolation))
+    expected = np.array(Image.fromarray(source).resize((72, 36), resampling))
+    assert np.array_equal(store[0].permute(1, 2, 0).numpy(), expected)
+
+
+def test_the_cache_changes_nothing_but_speed():
+    sources = [picture(40, 60, seed) for seed in range(3)]
+    kept, never_kept = ImageStore(sources, PIXELS), ImageStore(sources, PIXELS, cache_mb=0)
+    for _ in range(2):
+        for i in range(3):
+            assert torch.equal(kept[i], never_kept[i])
+    assert kept[1] is kept[1]
+    assert never_kept[1] is not never_kept[1]
+
+
+def test_a_random_view_is_a_window_of_the_image_and_all_windows_occur():
+    image, maker = ImageStore([picture(50, 50)], PIXELS)[0], ViewMaker(PIXELS, flip=0.0)
+    places = {place_of(maker.random_view(image, seed), image) for seed in range(300)}
+    assert places == set(range(25)), "five by five places in 36 pixels"
+
+
+def test_flip_one_always_mirrors():
+    image = ImageStore([picture(50, 50)], PIXELS)[0]
+    maker = ViewMaker(PIXELS, flip=1.0)
+    for seed in range(20):
+        view = maker.random_view(image, seed)
+        assert place_of(view.flip(2), image) is not None
+        assert place_of(view, image) is None
+
+
+def test_half_of_the_views_are_mirrored_by_default():
+    image, maker = ImageStore([picture(50, 50)], PIXELS)[0], ViewMaker(PIXELS)
+    mirrored = [place_of(maker.random_view(image, seed), image) is None for seed in range(200)]
+    assert 65 < sum(mirrored) < 135  # five standard deviations
+
+
+def test_non_square_images_are_cropped_along_their_length():
+    image, maker = ImageStore([picture(40, 120)], PIXELS)[0], ViewMaker(PIXELS, flip=0.0)
+    lefts = {place_of(maker.random_view(image, seed), image) % (108 - 32 + 1) for seed in range(300)}
+    assert min(lefts) < 5
+    assert max(lefts) > 108 - 32 - 5
+
+
+def test_the_centre_crop():
+    store = ImageStore([picture(50, 50), picture(40, 120)], PIXELS)
+    maker = ViewMaker(PIXELS, flip=1.0)
+    assert torch.equal(maker.centre_view(store[0]), store[0][:, 2:34, 2:34])
+    assert torch.equal(maker.centre_view(store[1]), store[1][:, 2:34, 38:70])
+
+
+def test_normalisation_in_numbers():
+    bytes_ = torch.zeros(1, 3, 2, 2, dtype=torch.uint8)
+    bytes_[0, :, 0, 0] = 255
+    bytes_[0, :, 0, 1] = 51
+    made = ViewMaker(PIXELS).normalise(bytes_)
+    assert made.dtype == torch.float32
+    white = [(1 - m) / s for m, s in zip(IMAGENET_MEAN, IMAGENET_STD, strict=True)]
+    fifth = [(0.2 - m) / s for m, s in zip(IMAGENET_MEAN, IMAGENET_STD, strict=True)]
+    black = [-m / s for m, s in zip(IMAGENET_MEAN, IMAGENET_STD, strict=True)]
+    assert made[0, :, 0, 0].tolist() == pytest.approx(white, rel=1e-5)
+    assert made[0, :, 0, 1].tolist() == pytest.approx(fifth, rel=1e-5)
+    assert made[0, :, 1, 1].tolist() == pytest.approx(black, rel=1e-5)
+    assert white[0] == pytest.approx(2.2489083)
+
+
+def test_normalisation_takes_the_numbers_of_the_backbone():
+    pixels = PixelFormat(32, mean=(0.5, 0.5, 0.5), std=(0.5, 0.25, 0.125))
+    made = ViewMaker(pixels).normalise(torch.full((1, 3, 1, 1), 255, dtype=torch.uint8))
+    assert made.flatten().tolist() == pytest.approx([1.0, 2.0, 4.0])
+
+
+def test_a_view_depends_on_its_seed_alone():
+    image, maker = ImageStore([picture(50, 50)], PIXELS)[0], ViewMaker(PIXELS)
+    torch.manual_seed(1)
+    first = maker.random_view(image, 7)
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    assert torch.equal(maker.random_view(image, 7), first)
+    assert torch.equal(torch.get_rng_state(), state), "nobody else's randomness is touched"
+
+
+def test_seeds_are_fixed_numbers_and_differ_in_every_part():
+    assert seed_of(0, 1, 2, 0) == seed_of(0, 1, 2, 0)
+    parts = [(0, 1, 2, 0), (1, 1, 2, 0), (0, 2, 2, 0), (0, 1, 3, 0), (0, 1, 2, 1), (0, 12, 0), (0, 1, 20)]
+    seeds = [seed_of(*part) for part in parts]
+    assert len(set(seeds)) == len(parts)
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert seed_of("epoch", 0) == 2827920073193447671, "a run of yesterday must be resumable today"
+
+
+@pytest.fixture
+def make_batches():
+    sources = [picture(40, 60, seed) for seed in range(6)]
+    labels = np.array([0, 1, -1, -1, 2, -1])
+    numbers = [torch.tensor([0, 0, 3]), torch.tensor([5, 4, 2]), torch.tensor([0, 0, 3])]
+
+    def make(seed=11, phases=(RAW, MODEL, PROMPT), flip=0.5):
+        store = ImageStore(sources, PIXELS)
+        return EpochBatches(store, ViewMaker(PIXELS, flip), labels, numbers, list(phases), seed)
+
+    return make
+
+
+def same(one, other):
+    return len(one.draws) == len(other.draws) and all(
+        torch.equal(a, b) for a, b in zip(one.draws, other.draws, strict=True)
+    )
+
+
+def test_a_batch_has_its_labels_and_indices(make_batches):
+    batch = make_batches()[1]
+    assert batch.indices.tolist() == [5, 4, 2]
+    assert batch.labels.tolist() == [-1, 2, -1]
+    assert batch.labelled.tolist() == [False, True, False]
+
+
+def test_a_batch_has_as_many_draws_as_its_phase_needs(make_batches):
+    batches = make_batches()
+    assert len(batches) == 3
+    assert [len(batches[i].draws) for i in range(3)] == [2, 1, 2]
+    assert batches[0].draws[0].shape == (3, 3, 32, 32)
+
+
+def test_every_view_is_made_from_seed_batch_position_and_draw(make_batches):
+    batches = make_batches()
+    batch = batches[2]
+    for draw in range(2):
+        for position, index in enumerate([0, 0, 3]):
+            view = batches.maker.random_view(batches.store[index], seed_of(11, 2, position, draw))
+            assert torch.equal(batch.draws[draw][position], batches.maker.normalise(view[None])[0])
+
+
+def test_no_two_views_are_drawn_alike(make_batches):
+    batches = make_batches()
+    first, third = batches[0], batches[2]  # the same images
+    assert not torch.equal(first.draws[0], first.draws[1]), "second draw"
+    assert not torch.equal(first.draws[0][0], first.draws[0][1]), "the same image at another position"
+    assert not torch.equal(first.draws[0], third.draws[0]), "another batch"
+    assert not same(first, make_batches(seed=12)[0]), "another seed"
+
+
+def test_the_phase_does_not_change_the_first_draw(make_batches):
+    one_draw, two_draws = make_batches(phases=(MODEL,) * 3)[0], make_batches(phases=(RAW,) * 3)[0]
+    assert torch.equal(one_draw.draws[0], two_draws.draws[0])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_batches_do_not_depend_on_the_number_of_workers(make_batches):
+    here, elsewhere = (list(iterate_batches(make_batches(), workers, pin=False)) for workers in (0, 2))
+    assert len(here) == len(elsewhere) == 3
+    for one, other in zip(here, elsewhere, strict=True):
+        assert same(one, other)
+        assert torch.equal(one.indices, other.indices)
+        assert torch.equal(one.labels, other.labels)
+    assert same(here[1], make_batches()[1]), "nor on the order in which they are asked for"
+
+
+def test_centre_views_come_in_the_order_asked_for(make_batches):
+    batches = make_batches()
+    order = np.array([4, 0, 3, 0, 5])
+    made = list(iterate_centre_views(batches.store, batches.maker, order, batch_size=2))
+    assert [len(views) for views in made] == [2, 2, 1]
+    views = torch.cat(made)
+    assert torch.equal(views[1], views[3])
+    for position, index in enumerate(order):
+        expected = batches.maker.normalise(batches.maker.centre_view(batches.store[int(index)])[None])[0]
+        assert torch.equal(views[position], expected)
+    assert len(CentreViews(batches.store, batches.maker, order)) == 5
+
+
+def test_workers_are_only_started_where_they_pay(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    assert n_workers(3, 10) == 3
+    assert n_workers(0, 10**6) == 0
+    assert n_workers("auto", 1999) == 0
+    assert n_workers("auto", 2000) == 8
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert n_workers("auto", 10**6) == 0
