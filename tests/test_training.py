@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import SIZE, random_model, subset_of_digits, training_data
 
+from conftest import SIZE, random_model, subset_of_digits, training_data
 from sptnet.config import Config, PromptSettings
 from sptnet.device import choose_compute
 from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
 from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, Optimiser, StagePlan
-from sptnet.training import EpochReport, StageTrainer, parameter_groups, step_loss, trainable_count
+from sptnet.training import EpochReport, StageTrainer, parameter_groups, step_loss
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 STEPS = 10
@@ -64,7 +64,7 @@ def names_with(model, *prefixes):
 def one_step(trainer, phase, number=0):
     """One step of the phase, on a batch with as many draws as it needs."""
     batches = trainer.epoch_batches(0)
-    batches.phases = [phase] * len(batches)
+    batches.draws = [phase.draws] * len(batches)
     batch = batches[number]
     return batch, trainer.train_step(batch, phase, number)
 
@@ -145,13 +145,6 @@ def test_a_step_of_one_phase_leaves_the_momentum_of_the_other():
 def test_too_many_trainable_blocks_are_refused():
     with pytest.raises(ValueError, match=r"from 1 to 4 .* Got 5"):
         make_trainer(trainable_blocks=5)
-
-
-def test_the_number_of_trained_values():
-    trainer = make_trainer(make_config(kind="shared"))
-    everything = trainable_count(trainer.model, trainer.plan.optimisers)
-    assert trainable_count(trainer.model, {"prompt": trainer.plan.optimisers["prompt"]}) == 6 * 1 * (16 + 16 - 2)
-    assert everything == 180 + sum(p.numel() for p in trainer.model.group("model"))
 
 
 # --- which views the backbone gets ---
@@ -354,6 +347,12 @@ def test_an_epoch_counts_itself_and_its_steps():
     assert report.steps == {"prompt": 3, "model": 2}
     assert report.images_per_second * report.seconds == pytest.approx(60)
     assert trainer.run_epoch().epoch == 2
+
+
+def test_only_the_draws_that_a_phase_needs_are_made():
+    trainer = make_trainer()
+    assert [phase.name for phase in trainer.phases_of(0)] == ["prompt", "model", "model", "prompt", "prompt"]
+    assert [len(batch.draws) for batch in trainer.epoch_batches(0)] == [2, 1, 1, 2, 2]
 
 
 def test_epochs_stages_and_seeds_show_other_batches():

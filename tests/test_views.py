@@ -5,12 +5,13 @@ import pytest
 import torch
 from PIL import Image
 
-from sptnet.backbone import IMAGENET_MEAN, IMAGENET_STD, PixelFormat
 from sptnet.loader import iterate_batches, iterate_centre_views, n_workers
-from sptnet.phases import MODEL, PROMPT, RAW
-from sptnet.views import CentreViews, EpochBatches, ImageStore, ViewMaker, seed_of
+from sptnet.pixels import PixelFormat
+from sptnet.seeds import seed_of, seeded
+from sptnet.views import CentreViews, EpochBatches, ImageStore, ViewMaker
 
 PIXELS = PixelFormat(32)
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 
 
 def picture(height, width, seed=0):
@@ -102,9 +103,9 @@ def test_normalisation_in_numbers():
     bytes_[0, :, 0, 1] = 51
     made = ViewMaker(PIXELS).normalise(bytes_)
     assert made.dtype == torch.float32
-    white = [(1 - m) / s for m, s in zip(IMAGENET_MEAN, IMAGENET_STD, strict=True)]
-    fifth = [(0.2 - m) / s for m, s in zip(IMAGENET_MEAN, IMAGENET_STD, strict=True)]
-    black = [-m / s for m, s in zip(IMAGENET_MEAN, IMAGENET_STD, strict=True)]
+    white = [(1 - m) / s for m, s in zip(MEAN, STD, strict=True)]
+    fifth = [(0.2 - m) / s for m, s in zip(MEAN, STD, strict=True)]
+    black = [-m / s for m, s in zip(MEAN, STD, strict=True)]
     assert made[0, :, 0, 0].tolist() == pytest.approx(white, rel=1e-5)
     assert made[0, :, 0, 1].tolist() == pytest.approx(fifth, rel=1e-5)
     assert made[0, :, 1, 1].tolist() == pytest.approx(black, rel=1e-5)
@@ -127,6 +128,19 @@ def test_a_view_depends_on_its_seed_alone():
     assert torch.equal(torch.get_rng_state(), state), "nobody else's randomness is touched"
 
 
+def test_a_seeded_draw_repeats_and_gives_the_randomness_back():
+    torch.manual_seed(5)
+    expected = torch.rand(2)
+    torch.manual_seed(5)
+    with seeded(7):
+        first = torch.rand(2)
+    with pytest.raises(ZeroDivisionError), seeded(7):
+        assert torch.equal(torch.rand(2), first)
+        _ = 1 / 0
+    assert torch.equal(torch.rand(2), expected)
+    assert torch.equal(torch.rand(2, generator=torch.Generator().manual_seed(7)), first)
+
+
 def test_seeds_are_fixed_numbers_and_differ_in_every_part():
     assert seed_of(0, 1, 2, 0) == seed_of(0, 1, 2, 0)
     parts = [(0, 1, 2, 0), (1, 1, 2, 0), (0, 2, 2, 0), (0, 1, 3, 0), (0, 1, 2, 1), (0, 12, 0), (0, 1, 20)]
@@ -142,9 +156,9 @@ def make_batches():
     labels = np.array([0, 1, -1, -1, 2, -1])
     numbers = [torch.tensor([0, 0, 3]), torch.tensor([5, 4, 2]), torch.tensor([0, 0, 3])]
 
-    def make(seed=11, phases=(RAW, MODEL, PROMPT), flip=0.5):
+    def make(seed=11, draws=(2, 1, 2), flip=0.5):
         store = ImageStore(sources, PIXELS)
-        return EpochBatches(store, ViewMaker(PIXELS, flip), labels, numbers, list(phases), seed)
+        return EpochBatches(store, ViewMaker(PIXELS, flip), labels, numbers, list(draws), seed)
 
     return make
 
@@ -162,7 +176,7 @@ def test_a_batch_has_its_labels_and_indices(make_batches):
     assert batch.labelled.tolist() == [False, True, False]
 
 
-def test_a_batch_has_as_many_draws_as_its_phase_needs(make_batches):
+def test_a_batch_has_as_many_draws_as_asked_for(make_batches):
     batches = make_batches()
     assert len(batches) == 3
     assert [len(batches[i].draws) for i in range(3)] == [2, 1, 2]
@@ -187,8 +201,8 @@ def test_no_two_views_are_drawn_alike(make_batches):
     assert not same(first, make_batches(seed=12)[0]), "another seed"
 
 
-def test_the_phase_does_not_change_the_first_draw(make_batches):
-    one_draw, two_draws = make_batches(phases=(MODEL,) * 3)[0], make_batches(phases=(RAW,) * 3)[0]
+def test_a_second_draw_does_not_change_the_first(make_batches):
+    one_draw, two_draws = make_batches(draws=(1, 1, 1))[0], make_batches(draws=(2, 2, 2))[0]
     assert torch.equal(one_draw.draws[0], two_draws.draws[0])
 
 

@@ -1,7 +1,6 @@
 """The Vision Transformer: from images to one feature each, the class token after the final norm."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +12,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from sptnet.errors import Failure, Misuse
+from sptnet.pixels import PixelFormat
 from sptnet.weights_file import read_weights
 
 EMBEDDED = "sptnet_digits_vit"
@@ -24,20 +24,6 @@ EMBEDDED_ARCHITECTURE: dict[str, Any] = {
     "depth": 4,
     "num_heads": 3,
 }
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-
-@dataclass(frozen=True)
-class PixelFormat:
-    """What a backbone expects of its pixels: the facts that views are made from."""
-
-    image_size: int
-    mean: tuple[float, float, float] = IMAGENET_MEAN
-    std: tuple[float, float, float] = IMAGENET_STD
-    interpolation: str = "bicubic"
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Backbone(nn.Module):

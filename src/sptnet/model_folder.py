@@ -9,12 +9,13 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from sptnet.backbone import PixelFormat, build_backbone
+from sptnet.backbone import build_backbone
 from sptnet.checkpoint import digest, write_atomically
 from sptnet.config import PromptSettings
 from sptnet.errors import Failure, Misuse
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
+from sptnet.pixels import PixelFormat
 
 FORMAT = 1
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"

@@ -112,7 +112,8 @@ class StageTrainer:
         seed = seed_of(self.seed, "epoch", self.stage, epoch)
         data = self.data
         batches = balanced_batches(data.labelled, data.unlabelled, self.batch_size, seed)
-        return EpochBatches(data.store, data.maker, data.labels, batches, self.phases_of(epoch), seed)
+        draws = [phase.draws for phase in self.phases_of(epoch)]
+        return EpochBatches(data.store, data.maker, data.labels, batches, draws, seed)
 
     def run_epoch(self, on_step: Callable[[int, int], None] = lambda done, total: None) -> EpochReport:
         """Trains the next epoch and counts it."""
@@ -121,7 +122,7 @@ class StageTrainer:
         start = time.perf_counter()
         batches = self.epoch_batches(self.epoch)
         loaded = iterate_batches(batches, self.workers, self.compute.on_cuda)
-        for number, (phase, batch) in enumerate(zip(batches.phases, loaded, strict=True)):
+        for number, (phase, batch) in enumerate(zip(self.phases_of(self.epoch), loaded, strict=True)):
             parts = self.train_step(batch, phase, number)
             report.add(phase, parts)
             on_step(number + 1, self.batches)

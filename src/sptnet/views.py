@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
-from sptnet.backbone import PixelFormat
 from sptnet.images import read_image
-from sptnet.phases import Phase
+from sptnet.pixels import PixelFormat
 from sptnet.seeds import seed_of, seeded
 
 Source = Path | Image.Image | npt.NDArray[Any]
@@ -94,7 +93,10 @@ class Batch:
 
 
 class EpochBatches(Dataset[Batch]):
-    """The batches of one epoch. Every view has a seed of its own, so the result depends on no order of work."""
+    """The batches of one epoch, each with as many random draws of its images as its step needs.
+
+    Every view has a seed of its own, so the result depends on no order of work.
+    """
 
     def __init__(
         self,
@@ -102,11 +104,11 @@ class EpochBatches(Dataset[Batch]):
         maker: ViewMaker,
         labels: npt.NDArray[np.int64],
         batches: list[Tensor],
-        phases: list[Phase],
+        draws: list[int],
         seed: int,
     ):
         self.store, self.maker, self.labels = store, maker, labels
-        self.batches, self.phases, self.seed = batches, phases, seed
+        self.batches, self.draws, self.seed = batches, draws, seed
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -115,7 +117,7 @@ class EpochBatches(Dataset[Batch]):
         indices = self.batches[number]
         images = [self.store[int(i)] for i in indices]
         draws = []
-        for draw in range(self.phases[number].draws):
+        for draw in range(self.draws[number]):
             seeds = (seed_of(self.seed, number, position, draw) for position in range(len(images)))
             views = [self.maker.random_view(image, s) for image, s in zip(images, seeds, strict=True)]
             draws.append(self.maker.normalise(torch.stack(views)))

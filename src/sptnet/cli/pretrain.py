@@ -12,9 +12,9 @@ def pretrain(
     backbone: Annotated[str, typer.Option(help="Architecture: a timm ViT, or the embedded small one.")] = (
         "sptnet_digits_vit"
     ),
-    epochs: Annotated[int, typer.Option(min=1)] = 100,
+    epochs: Annotated[int, typer.Option(min=1)] = 60,
     batch_size: Annotated[int, typer.Option(min=2)] = 64,
-    learning_rate: Annotated[float, typer.Option(min=0)] = 8e-4,
+    learning_rate: Annotated[float, typer.Option(min=0)] = 5e-4,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:

@@ -1,0 +1,118 @@
+"""What was found, for people: names, the table of predictions, the pictures."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from sptnet.categories import (
+    MOST,
+    PER_ROW,
+    TILE,
+    category_names,
+    contact_sheet,
+    safe_file_name,
+    write_category_pictures,
+    write_predictions,
+)
+from sptnet.pile import Pile
+from sptnet.scoring import Outputs
+from sptnet.split import Split
+
+
+def pile_of(ids: tuple[str, ...]) -> Pile:
+    """Image number i is all of grey level i."""
+    n = len(ids)
+    sources = tuple(np.full((4, 4), i, np.uint8) for i in range(n))
+    return Pile("p", ids, sources, (), np.full(n, -1, np.int64), None, np.zeros(n, np.bool_))
+
+
+def outputs(categories: list[int], certainty: list[float], n_categories: int) -> Outputs:
+    logits = torch.zeros(len(categories), n_categories)
+    for row, (category, value) in enumerate(zip(categories, certainty, strict=True)):
+        logits[row, category] = value
+    return Outputs(torch.zeros(len(categories), 2), logits)
+
+
+def test_new_categories_are_numbered_after_the_known_ones() -> None:
+    assert category_names(("cat", "dog"), 4) == ("cat", "dog", "new-1", "new-2")
+    assert category_names(("cat", "dog"), 2) == ("cat", "dog")
+
+
+def test_new_names_avoid_known_ones() -> None:
+    assert category_names(("new-1", "cat"), 4) == ("new-1", "cat", "new-2", "new-3")
+    assert category_names(("new-2", "new-1"), 4) == ("new-2", "new-1", "new-3", "new-4")
+
+
+@given(st.lists(st.integers(1, 9), unique=True), st.integers(0, 9))
+def test_names_are_as_many_as_asked_and_never_repeat(taken: list[int], new: int) -> None:
+    known = tuple(f"new-{i}" for i in taken)
+    names = category_names(known, len(known) + new)
+    assert names[: len(known)] == known
+    assert len(set(names)) == len(names) == len(known) + new
+
+
+def test_the_table_has_one_row_an_image(tmp_path: Path) -> None:
+    ids = ("a.png", 'b,"x".png', "c\nd.png", "e.png", "f.png")
+    target = np.array([0, 1, 2, -1, 0], np.int64)
+    split = Split(("cat", "dog", "eel"), 2, target, *(np.array(p, np.int64) for p in ([0], [1, 3], [4], [2])))
+    names = ("cat", "dog", "new-1")
+    write_predictions(tmp_path / "p.csv", pile_of(ids), split, names, outputs([0, 2, 2, 1, 0], [9.0] * 5, 3))
+    with (tmp_path / "p.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert list(rows[0]) == ["image", "category", "is_new", "certainty", "part", "truth"]
+    assert [row["image"] for row in rows] == list(ids)
+    assert [row["category"] for row in rows] == ["cat", "new-1", "new-1", "dog", "cat"]
+    assert [row["is_new"] for row in rows] == ["no", "yes", "yes", "no", "no"]
+    assert [row["part"] for row in rows] == ["labelled", "unlabelled", "test", "unlabelled", "holdout"]
+    assert [row["truth"] for row in rows] == ["cat", "dog", "eel", "", "cat"]
+    assert [row["certainty"] for row in rows] == ["1.0000"] * 5
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["p.csv"]  # no half-written neighbour
+
+
+def test_certainty_is_the_largest_probability(tmp_path: Path) -> None:
+    split = Split(("cat",), 1, np.array([-1]), *(np.array(p, np.int64) for p in ([], [0], [], [])))
+    found = outputs([0], [0.1], 2)
+    write_predictions(tmp_path / "p.csv", pile_of(("a",)), split, ("cat", "new-1"), found)
+    row = (tmp_path / "p.csv").read_text(encoding="utf-8").splitlines()[1].split(",")
+    assert float(row[3]) == pytest.approx(float(found.probabilities.max()), abs=1e-4)
+    assert 0.5 < float(row[3]) < 0.9
+
+
+def test_the_most_certain_images_come_first_and_empty_categories_have_no_picture(tmp_path: Path) -> None:
+    pile = pile_of(("a", "b", "c", "d"))
+    found = outputs([2, 2, 0, 2], [0.3, 0.9, 0.5, 0.6], 3)
+    written = write_category_pictures(tmp_path / "c", pile, ("cat", "dog", "new-1"), found)
+    assert [path.name for path in written] == ["000-cat.png", "002-new-1.png"]
+    assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["000-cat.png", "002-new-1.png"]
+    with Image.open(written[1]) as sheet:
+        shown = [sheet.convert("RGB").getpixel((i * (TILE + 2) + TILE // 2, TILE // 2)) for i in range(4)]
+    assert shown == [(1, 1, 1), (3, 3, 3), (0, 0, 0), (255, 255, 255)]
+
+
+@pytest.mark.parametrize(("n", "rows"), [(1, 1), (PER_ROW, 1), (PER_ROW + 1, 2)])
+def test_a_sheet_has_as_many_rows_as_it_needs(n: int, rows: int) -> None:
+    pile = pile_of(tuple(map(str, range(n))))
+    assert contact_sheet(pile, np.arange(n)).size == (PER_ROW * (TILE + 2), rows * (TILE + 2))
+
+
+def test_a_picture_shows_at_most_so_many_images(tmp_path: Path) -> None:
+    n = MOST + 5
+    pile = pile_of(tuple(map(str, range(n))))
+    (path,) = write_category_pictures(tmp_path, pile, ("cat",), outputs([0] * n, [1.0] * n, 1))
+    with Image.open(path) as sheet:
+        assert sheet.height == MOST // PER_ROW * (TILE + 2)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a\\b", "x:y", "new\nline", "x" * 300, "日本"])
+def test_pictures_stay_in_their_folder_whatever_a_category_is_called(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    (path,) = write_category_pictures(folder, pile_of(("a",)), (name,), outputs([0], [1.0], 1))
+    assert path.parent == folder
+    assert list(folder.iterdir()) == [path]
+    assert "\n" not in safe_file_name(name)

@@ -1,0 +1,190 @@
+"""`sptnet.load`: the same answer for the same picture, however it is given."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from PIL import Image
+
+import sptnet
+from sptnet.config import Config
+from sptnet.errors import Misuse
+from sptnet.experiment import train
+from sptnet.load import Predictor, as_sources, load
+from sptnet.losses import STUDENT_TEMPERATURE
+from sptnet.model_folder import save_model
+from sptnet.recipe_book import load_recipe
+from sptnet.views import ImageStore, ViewMaker
+
+
+def picture(seed: int) -> npt.NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 256, (20, 28, 3), dtype=np.uint8)
+
+
+def tiny_config(folder: Path) -> Config:
+    changes = ["backbone.name=sptnet_digits_vit", "n_categories=4", "head.hidden=16", "head.bottleneck=8",
+               "training.batch_size=8", "simgcd.epochs=1", "sptnet.epochs=1", "prompt.border=5"]  # fmt: skip
+    return load_recipe("sptnet", changes).changed(data={"folder": str(folder)})
+
+
+@pytest.fixture(scope="module")
+def load_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose first known class has the name that the first new category would get."""
+    root = tmp_path_factory.mktemp("load")
+    for number, name in enumerate(("new-1", "owl", "unlabelled")):
+        (root / "data" / name).mkdir(parents=True)
+        for i in range(6):
+            Image.fromarray(picture(10 * number + i)).save(root / "data" / name / f"{i}.png")
+    train(tiny_config(root / "data"), root / "run", command=["test"])
+    return root / "run"
+
+
+@pytest.fixture(scope="module")
+def predictor(load_run: Path) -> Predictor:
+    return load(load_run, "cpu")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("later")
+    paths = [folder / f"{i}.png" for i in range(3)]
+    for i, path in enumerate(paths):
+        Image.fromarray(picture(100 + i)).save(path)
+    return paths
+
+
+def test_names_of_new_categories_do_not_clash(predictor: Predictor) -> None:
+    assert predictor.categories == ("new-1", "owl", "new-2", "new-3")
+    assert predictor.n_known == 2
+
+
+def test_a_run_and_its_model_directory_are_the_same_model(
+    load_run: Path, predictor: Predictor, files: list[Path]
+) -> None:
+    again = load(str(load_run / "model"))
+    assert again.categories == predictor.categories
+    assert np.array_equal(again.predict_proba(files), predictor.predict_proba(files))
+
+
+def test_shapes_and_kinds(predictor: Predictor, files: list[Path]) -> None:
+    categories, probabilities = predictor.predict(files), predictor.predict_proba(files)
+    features = predictor.features(files)
+    assert (categories.shape, probabilities.shape, features.shape) == ((3,), (3, 4), (3, 96))
+    assert (categories.dtype, probabilities.dtype, features.dtype) == (np.int64, np.float32, np.float32)
+    assert np.array_equal(categories, probabilities.argmax(1))
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
+    assert not np.array_equal(features[0], features[1])
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "features"])
+def test_all_kinds_of_input_give_the_same_answer(method: str, predictor: Predictor, files: list[Path]) -> None:
+    ask = getattr(predictor, method)
+    arrays = [picture(100 + i) for i in range(3)]
+    pil = [Image.fromarray(array) for array in arrays]
+    expected = ask(files)
+    for images in (
+        [str(file) for file in files],
+        tuple(files),
+        pil,
+        arrays,
+        np.stack(arrays),
+        [files[0], pil[1], arrays[2]],
+    ):
+        assert np.array_equal(ask(images), expected)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "features"])
+def test_one_image_gives_one_row(method: str, predictor: Predictor, files: list[Path]) -> None:
+    ask = getattr(predictor, method)
+    array = picture(100)
+    expected = ask(files)[:1]
+    for image in (files[0], str(files[0]), Image.fromarray(array), array, [files[0]]):
+        answer = ask(image)
+        assert len(answer) == 1
+        np.testing.assert_allclose(answer, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_grey_arrays_are_images_and_stacks_of_them_are_many(predictor: Predictor) -> None:
+    grey = picture(1)[:, :, 0]
+    one = predictor.predict_proba(grey)
+    assert one.shape == (1, 4)
+    np.testing.assert_allclose(predictor.predict_proba(np.stack([grey] * 5)), np.repeat(one, 5, axis=0), rtol=1e-5)
+    np.testing.assert_allclose(predictor.predict_proba(Image.fromarray(grey)), one, rtol=1e-5)
+    np.testing.assert_allclose(predictor.predict_proba(grey[:, :, None]), one, rtol=1e-5)
+
+
+def test_batches_do_not_change_the_answer(load_run: Path, predictor: Predictor, files: list[Path]) -> None:
+    small = Predictor(predictor.model, predictor.card, predictor.compute, batch_size=2)
+    np.testing.assert_allclose(small.predict_proba(files), predictor.predict_proba(files), rtol=1e-4, atol=1e-6)
+
+
+def test_no_images_give_no_answers(predictor: Predictor) -> None:
+    assert predictor.predict([]).shape == (0,)
+    assert predictor.predict_proba([]).shape == (0, 4)
+    assert predictor.features([]).shape == (0, 96)
+
+
+def test_logits_of_tensors_are_those_behind_the_probabilities(predictor: Predictor, files: list[Path]) -> None:
+    pixels = predictor.model.backbone.pixels
+    store, maker = ImageStore(files, pixels, predictor.card.crop_ratio), ViewMaker(pixels)
+    x = maker.normalise(torch.stack([maker.centre_view(store[i]) for i in range(3)]))
+    logits = predictor.logits(x)
+    assert logits.shape == (3, 4)
+    assert torch.equal(logits, predictor.outputs(files).logits)
+    assert (logits.abs() <= 1.0001).all()  # cosines
+    probabilities = (logits / STUDENT_TEMPERATURE).softmax(1).numpy()
+    assert np.array_equal(probabilities, predictor.predict_proba(files))
+
+
+def test_prompts_are_applied_unless_left_out(predictor: Predictor, files: list[Path]) -> None:
+    with_prompts, without = predictor.outputs(files), predictor.outputs(files, prompted=False)
+    assert torch.equal(with_prompts.features, torch.from_numpy(predictor.features(files)))
+    assert not torch.allclose(with_prompts.features, without.features, atol=1e-3)
+
+
+def test_saving_a_loaded_model_changes_no_bit(predictor: Predictor, files: list[Path], tmp_path: Path) -> None:
+    save_model(tmp_path / "copy", predictor.model, predictor.card)
+    again = load(tmp_path / "copy")
+    assert again.card == predictor.card
+    assert torch.equal(again.outputs(files).logits, predictor.outputs(files).logits)
+
+
+def test_predicting_leaves_the_images_alone(predictor: Predictor) -> None:
+    array = picture(5)
+    predictor.predict([array, array])
+    assert np.array_equal(array, picture(5))
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 2, 8, 8, 3)])
+def test_arrays_that_hold_no_images_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(Misuse, match="3 or 4 axes"):
+        as_sources(np.zeros(shape, np.uint8))
+
+
+def test_channels_in_front_are_refused(predictor: Predictor) -> None:
+    with pytest.raises(Misuse, match=r"shape \(3, 8, 8\) is no image"):
+        predictor.predict(np.zeros((2, 3, 8, 8), np.uint8))
+
+
+def test_tensors_are_refused_where_images_are_wanted(predictor: Predictor) -> None:
+    with pytest.raises(Misuse, match="cannot be read from Tensor"):
+        predictor.predict([torch.zeros(3, 8, 8)])  # type: ignore[list-item]
+
+
+def test_an_unknown_device_is_refused(load_run: Path) -> None:
+    with pytest.raises(Misuse, match="unknown device 'gpu'"):
+        load(load_run, "gpu")
+
+
+def test_the_public_name_loads_however_often_it_is_used(load_run: Path, files: list[Path]) -> None:
+    """The sub-module has the same name as the function, and must not take its place once it is imported."""
+    for _ in range(2):
+        assert sptnet.load(load_run).n_known == 2
+
+
+def test_public_names_are_there_and_others_are_not() -> None:
+    assert callable(sptnet.split_accuracy)
+    with pytest.raises(AttributeError, match="has no attribute 'lod'"):
+        _ = sptnet.lod

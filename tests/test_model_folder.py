@@ -1,0 +1,173 @@
+"""The model directory: what is saved is what is loaded, and what is broken is named."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from sptnet.backbone import EMBEDDED, build_backbone
+from sptnet.checkpoint import digest
+from sptnet.config import PromptSettings
+from sptnet.errors import Failure, Misuse
+from sptnet.head import PrototypeHead
+from sptnet.model import GcdModel
+from sptnet.model_folder import ModelCard, find_model_folder, load_model, save_model
+
+NAMES = ("cat", "dog", "new-1")
+KINDS = ["none", "global", "shared", "spatial", "shared+global", "spatial+global", "vpt"]
+
+
+def small_model(kind: str = "spatial+global", seed: int = 0, **changes: Any) -> tuple[GcdModel, ModelCard]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        backbone = build_backbone(EMBEDDED, image_size=32, pretrained=False)
+        head = PrototypeHead(backbone.dim, len(NAMES), hidden=8, bottleneck=4)
+    card = ModelCard(NAMES, 2, PromptSettings(kind=kind, width=2, border=3, tokens=2), 0.8, 3)  # type: ignore[arg-type]
+    model = GcdModel(backbone, head, card.trainable_blocks)
+    model.attach_prompt(card.prompt, torch.Generator().manual_seed(seed))
+    return model.eval(), card
+
+
+def logits(model: GcdModel) -> torch.Tensor:
+    x = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(9))
+    with torch.inference_mode():
+        return model(x)[1]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    save_model(tmp_path / "model", *small_model())
+    return tmp_path / "model"
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    path = folder / "model.json"
+    description = json.loads(path.read_text(encoding="utf-8"))
+    change(description)
+    path.write_text(json.dumps(description), encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded_models_give_the_same_logits_bit_for_bit(kind: str, tmp_path: Path) -> None:
+    model, card = small_model(kind)
+    save_model(tmp_path / "deep" / "model", model, card)
+    again, card_again = load_model(tmp_path / "deep" / "model")
+    assert card_again == card
+    assert again.backbone.pixels == model.backbone.pixels
+    assert again.trainable_blocks == card.trainable_blocks
+    assert not again.training
+    assert torch.equal(logits(again), logits(model))
+    assert {k: v.shape for k, v in again.state_dict().items()} == {k: v.shape for k, v in model.state_dict().items()}
+    if kind != "none":
+        with torch.inference_mode():
+            x = torch.zeros(1, 3, 32, 32)
+            assert not torch.equal(again(x)[1], again(x, prompted=False)[1])  # the prompts are there, and do something
+
+
+def test_the_directory_holds_a_description_and_safe_weights(saved: Path) -> None:
+    assert sorted(p.name for p in saved.iterdir()) == ["model.json", "model.safetensors"]
+    description = json.loads((saved / "model.json").read_text(encoding="utf-8"))
+    assert description["format"] == 1
+    assert description["categories"] == list(NAMES)
+    assert description["n_known"] == 2
+    assert description["backbone"] == EMBEDDED
+    assert description["sha256"] == digest(load_file(saved / "model.safetensors"))
+
+
+def test_pixels_of_the_backbone_come_back(tmp_path: Path) -> None:
+    model, card = small_model()
+    pixels = type(model.backbone.pixels)(32, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), "bilinear")
+    model.backbone.pixels = pixels
+    save_model(tmp_path / "model", model, card)
+    assert load_model(tmp_path / "model")[0].backbone.pixels == pixels
+
+
+def test_saving_again_replaces_the_model_and_clears_what_a_stopped_save_left(saved: Path) -> None:
+    left = saved.with_name("model.part")
+    left.mkdir()
+    (left / "junk").write_text("x", encoding="utf-8")
+    (saved / "old").write_text("x", encoding="utf-8")
+    model, card = small_model(seed=1)
+    save_model(saved, model, card)
+    assert not left.exists()
+    assert sorted(p.name for p in saved.iterdir()) == ["model.json", "model.safetensors"]
+    assert torch.equal(logits(load_model(saved)[0]), logits(model))
+
+
+def test_a_run_is_searched_for_its_model(saved: Path) -> None:
+    assert find_model_folder(saved) == saved
+    assert find_model_folder(str(saved.parent)) == saved
+    (saved.parent / "config.toml").write_text("", encoding="utf-8")
+    assert find_model_folder(saved.parent) == saved
+
+
+def test_a_run_without_a_model_is_unfinished(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("", encoding="utf-8")
+    with pytest.raises(Misuse, match=r"no finished model yet.*sptnet train --resume --out"):
+        find_model_folder(tmp_path)
+
+
+def test_other_folders_are_no_model(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(Misuse, match=r"neither a run nor a model directory: there is no model\.json"):
+            load_model(path)
+
+
+@pytest.mark.parametrize("other", [0, 2, "1", None])
+def test_another_format_is_refused_with_both_numbers(other: object, saved: Path) -> None:
+    edit(saved, lambda d: d.update(format=other))
+    with pytest.raises(Misuse, match=rf"has format {other}, but this sptnet reads format 1"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("text", ["{", "", "[1]", "3", "{}", "null"])
+def test_a_broken_description_is_named(text: str, saved: Path) -> None:
+    (saved / "model.json").write_text(text, encoding="utf-8")
+    with pytest.raises(Failure, match=r"model\.json is damaged"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda d: d.pop("sha256"), id="no checksum"),
+        pytest.param(lambda d: d.pop("head"), id="no head"),
+        pytest.param(lambda d: d.pop("categories"), id="no categories"),
+        pytest.param(lambda d: d.update(categories=["one"]), id="fewer categories than prototypes"),
+        pytest.param(lambda d: d.update(prompt={"kind": "frame"}), id="unknown prompt"),
+        pytest.param(lambda d: d["prompt"].update(kind="shared"), id="another prompt"),
+        pytest.param(lambda d: d.update(pixels={"size": 3}), id="other pixels"),
+        pytest.param(lambda d: d["head"].update(hidden=9), id="another head"),
+    ],
+)
+def test_a_description_that_does_not_fit_is_named(change: Callable[[dict[str, Any]], Any], saved: Path) -> None:
+    edit(saved, change)
+    with pytest.raises((Failure, Misuse), match=r"model\.json"):
+        load_model(saved)
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (flip_a_bit, "checksum differs"),
+        (lambda path: path.write_bytes(path.read_bytes()[:1000]), "damaged or missing"),
+        (lambda path: path.write_bytes(b""), "damaged or missing"),
+        (lambda path: path.unlink(), "damaged or missing"),
+        (lambda path: save_file({"x": torch.zeros(2)}, path), "checksum differs"),
+    ],
+    ids=["one bit", "cut", "empty", "gone", "another file"],
+)
+def test_damaged_weights_are_noticed(damage: Callable[[Path], object], reason: str, saved: Path) -> None:
+    damage(saved / "model.safetensors")
+    with pytest.raises(Failure, match=rf"model\.safetensors is {reason}|model\.safetensors is damaged \(its {reason}"):
+        load_model(saved)

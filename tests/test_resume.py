@@ -1,0 +1,526 @@
+"""A run that was stopped, killed or spoilt goes on to the very result of one that was left alone."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import sptnet.checkpoint
+from sptnet.checkpoint import load_checkpoint, newest_checkpoint
+from sptnet.data import LoadedData
+from sptnet.errors import Failure, Misuse
+from sptnet.experiment import Experiment
+from sptnet.losses import GcdLoss
+from sptnet.run_folder import RunFolder
+from sptnet.training import StageTrainer
+
+BATCHES = 5  # sixty images, twelve a batch
+STAGE = 3 * BATCHES
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run that was left alone, made once."""
+    made = {}
+
+    def get(run_it, config, data):
+        if "folder" not in made:
+            made["folder"] = run_it(tmp_path_factory.mktemp("whole") / "run", config, data)
+        return made["folder"]
+
+    return get
+
+
+def stop_at_step(monkeypatch, number, error=KeyboardInterrupt):
+    """The step of that number, counted from zero through all epochs and stages, raises."""
+    inner, done = StageTrainer.train_step, []
+
+    def step(self, batch, phase, at):
+        done.append(at)
+        if len(done) == number + 1:
+            raise error
+        return inner(self, batch, phase, at)
+
+    monkeypatch.setattr(StageTrainer, "train_step", step)
+
+
+@pytest.mark.parametrize(
+    ("step", "newest"),
+    [
+        (3, None),
+        (2 * BATCHES + 3, "stage0-epoch00002"),
+        (STAGE + 3, "stage0-epoch00003"),
+        (STAGE + BATCHES, "stage1-epoch00001"),
+        (STAGE + 2 * BATCHES + 4, "stage1-epoch00002"),
+    ],
+    ids=["first epoch", "stage 0", "stage 1, first epoch", "stage 1, between epochs", "stage 1"],
+)
+def test_an_interrupted_run_goes_on_as_if_nothing_had_been(
+    step, newest, tiny_config, few_digits, run_it, tmp_path, monkeypatch, whole, assert_same_result
+):
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        stop_at_step(patch, step)
+        with pytest.raises(KeyboardInterrupt):
+            run_it(folder, tiny_config, few_digits)
+    found = newest_checkpoint(folder / "checkpoints")
+    assert (found and found.stem) == newest
+    assert not (folder / "predictions.csv").exists()
+    run_it(folder, data=few_digits, resume=True)
+    assert_same_result(folder, whole(run_it, tiny_config, few_digits))
+    assert json.loads((folder / "run.json").read_text())["status"] == "finished"
+
+
+def test_stopped_again_and_again(tiny_config, few_digits, run_it, tmp_path, monkeypatch, whole, assert_same_result):
+    """Every process gets a little further than an epoch."""
+    folder, resume, stops = tmp_path / "run", False, 0
+    while True:
+        with monkeypatch.context() as patch:
+            stop_at_step(patch, BATCHES + 2)
+            try:
+                run_it(folder, None if resume else tiny_config, few_digits, resume=resume)
+                break
+            except KeyboardInterrupt:
+                resume, stops = True, stops + 1
+    assert stops == 5
+    assert_same_result(folder, whole(run_it, tiny_config, few_digits))
+
+
+def test_resuming_a_finished_run_finishes_it_again(
+    tiny_config, few_digits, run_it, tmp_path, whole, assert_same_result, monkeypatch
+):
+    folder = tmp_path / "run"
+    shutil.copytree(whole(run_it, tiny_config, few_digits), folder)
+    (folder / "predictions.csv").unlink()
+    before = json.loads((folder / "run.json").read_text())
+    monkeypatch.setattr(StageTrainer, "train_step", lambda *_: pytest.fail("there is nothing left to train"))
+    run_it(folder, data=few_digits, resume=True)
+    assert_same_result(folder, whole(run_it, tiny_config, few_digits))
+    after = json.loads((folder / "run.json").read_text())
+    assert (after["status"], after["scores"], after["started"]) == ("finished", before["scores"], before["started"])
+
+
+def test_a_cut_line_of_metrics_and_leftover_parts_are_harmless(
+    tiny_config, few_digits, run_it, tmp_path, monkeypatch, whole, assert_same_result
+):
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        stop_at_step(patch, STAGE + BATCHES + 2)
+        with pytest.raises(KeyboardInterrupt):
+            run_it(folder, tiny_config, few_digits)
+    with (folder / "metrics.jsonl").open("a") as stream:
+        stream.write('{"stage": "sptnet", "stage_num')
+    for name in ("checkpoints/stage1-epoch00002.safetensors.part", "config.toml.part", "metrics.jsonl.part"):
+        (folder / name).write_bytes(b"half")
+    (folder / "model.part").mkdir()
+    (folder / "model.part" / "model.safetensors").write_bytes(b"half")
+    run_it(folder, data=few_digits, resume=True)
+    assert_same_result(folder, whole(run_it, tiny_config, few_digits))
+    assert list(folder.rglob("model*.part")) == []
+
+
+def test_what_the_metrics_of_a_whole_run_say(tiny_config, few_digits, run_it, whole):
+    folder = whole(run_it, tiny_config, few_digits)
+    lines = RunFolder(folder).metrics()
+    assert [(line["stage"], line["stage_number"], line["epoch"]) for line in lines] == [
+        *(("simgcd", 0, epoch) for epoch in (1, 2, 3)),
+        *(("sptnet", 1, epoch) for epoch in (1, 2, 3)),
+    ]
+    assert ["scores" in line for line in lines] == [False, True, True] * 2, "every second epoch and the last"
+    assert lines[3]["steps"] == {"prompt": 3, "model": 2}
+    assert lines[-1]["scores"] == json.loads((folder / "run.json").read_text())["scores"]
+
+
+def test_the_second_stage_begins_where_the_first_ended(tiny_config, few_digits, run_it, whole):
+    folder = whole(run_it, tiny_config, few_digits)
+    first, last = (load_file(folder / name / "model.safetensors") for name in ("model-simgcd", "model"))
+    assert torch.equal(first["backbone.vit.patch_embed.proj.weight"], last["backbone.vit.patch_embed.proj.weight"])
+    assert not torch.equal(first["head.prototypes"], last["head.prototypes"])
+    assert not any(name.startswith("prompt") for name in first)
+    checkpoint = load_checkpoint(newest_checkpoint(folder / "checkpoints"))
+    for name, value in checkpoint.tensors.items():
+        if name.startswith("model."):
+            assert torch.equal(value, last[name.removeprefix("model.")])
+
+
+def test_the_seed_changes_the_result(tiny_config, few_digits, run_it, tmp_path, whole):
+    other = run_it(tmp_path / "run", tiny_config.model_copy(update={"seed": 1}), few_digits)
+    one, two = (load_file(f / "model" / "model.safetensors") for f in (other, whole(run_it, tiny_config, few_digits)))
+    assert not torch.equal(one["head.prototypes"], two["head.prototypes"])
+
+
+# --- the loss is not finite ---
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_images(
+    tiny_config, few_digits, run_it, tmp_path, monkeypatch, whole, assert_same_result
+):
+    folder, calls, batches = tmp_path / "run", [], []
+    import sptnet.methods.simgcd as method
+
+    inner, step = method.gcd_loss, StageTrainer.train_step
+
+    def spoilt(*args):
+        loss = inner(*args)
+        calls.append(1)
+        if len(calls) == BATCHES + 3:
+            loss = replace(loss, info_nce=loss.info_nce * float("nan"), total=loss.total * float("inf"))
+        return loss
+
+    def watched(self, batch, phase, number):
+        batches.append(batch)
+        return step(self, batch, phase, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(method, "gcd_loss", spoilt)
+        patch.setattr(StageTrainer, "train_step", watched)
+        with pytest.raises(Failure) as failure:
+            run_it(folder, tiny_config, few_digits)
+    message = str(failure.value)
+    assert "stage simgcd, epoch 2, batch 3" in message
+    assert "info_nce = nan" in message
+    assert "total = inf" in message
+    assert "cross_entropy" not in message
+    ids = re.findall(r"digit-\d{4}", message)
+    assert ids == [few_digits.pile.ids[int(i)] for i in batches[-1].indices]
+    assert newest_checkpoint(folder / "checkpoints").stem == "stage0-epoch00001"
+    run_it(folder, data=few_digits, resume=True)
+    assert_same_result(folder, whole(run_it, tiny_config, few_digits))
+
+
+def test_a_bad_loss_changes_no_weight(tiny_config, few_digits, run_it, tmp_path, monkeypatch):
+    import sptnet.methods.simgcd as method
+
+    def spoilt(projections, logits, *_):
+        return GcdLoss(*[projections.sum() * float("nan")] * 6)
+
+    monkeypatch.setattr(method, "gcd_loss", spoilt)
+    experiment = Experiment(tiny_config, RunFolder(tmp_path / "run"), few_digits, tell=lambda message: None)
+    before = {name: value.clone() for name, value in experiment.model.state_dict().items()}
+    with pytest.raises(Failure, match=r"epoch 1, batch 1: .*learning rate"):
+        experiment.run()
+    after = experiment.model.state_dict()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
+# --- choosing an epoch ---
+
+
+@pytest.fixture
+def choosy(tiny_config):
+    return tiny_config.changed(training={"select": "best-old-holdout"}, sptnet={"epochs": 4})
+
+
+@pytest.mark.parametrize("stopped_at", [None, 12, 32], ids=["never", "stage 0", "stage 1"])
+def test_the_epoch_with_the_best_holdout_is_kept(choosy, held_out_digits, run_it, tmp_path, monkeypatch, stopped_at):
+    """The first of the best where several are as good; also when the run was stopped after it."""
+    folder = tmp_path / "run"
+    accuracies = {("simgcd", e): a for e, a in enumerate([0.2, 0.7, 0.7], start=1)}
+    accuracies |= {("sptnet", e): a for e, a in enumerate([0.9, 0.3, 0.95, 0.4], start=1)}
+    inner = Experiment._epoch_line
+
+    def line(self, number, plan, report):
+        return inner(self, number, plan, report) | {"old_holdout": accuracies[plan.name, report.epoch]}
+
+    monkeypatch.setattr(Experiment, "_epoch_line", line)
+    monkeypatch.setattr(sptnet.checkpoint, "KEEP", 100)
+    if stopped_at is not None:
+        with monkeypatch.context() as patch:
+            stop_at_step(patch, stopped_at)
+            with pytest.raises(KeyboardInterrupt):
+                run_it(folder, choosy, held_out_digits)
+    resume = stopped_at is not None
+    run_it(folder, None if resume else choosy, held_out_digits, resume=resume)
+    for kept, chosen in (("model-simgcd", "stage0-epoch00002"), ("model", "stage1-epoch00003")):
+        model = load_file(folder / kept / "model.safetensors")
+        checkpoint = load_checkpoint(folder / "checkpoints" / f"{chosen}.safetensors")
+        weights = {n.removeprefix("model."): v for n, v in checkpoint.tensors.items() if n.startswith("model.")}
+        assert [name for name, value in weights.items() if not torch.equal(model[name], value)] == []
+    assert json.loads((folder / "run.json").read_text())["selected_epoch"] == 3
+
+
+def test_the_holdout_accuracy_is_that_of_plain_predictions(choosy, held_out_digits, run_it, tmp_path):
+    """No matching: a known class has its own place in the head."""
+    folder = run_it(tmp_path / "run", choosy, held_out_digits)
+    split = held_out_digits.split
+    assert len(split.holdout) >= 5
+    lines = [line for line in RunFolder(folder).metrics() if line["stage"] == "sptnet"]
+    facts = json.loads((folder / "run.json").read_text())
+    best = max(line["old_holdout"] for line in lines)
+    assert facts["selected_epoch"] == next(line["epoch"] for line in lines if line["old_holdout"] == best)
+    rows = [row.split(",") for row in (folder / "predictions.csv").read_text().splitlines()[1:]]
+    held_out = [(category, truth) for _, category, _, _, part, truth in rows if part == "holdout"]
+    assert len(held_out) == len(split.holdout)
+    assert np.mean([category == truth for category, truth in held_out]) == pytest.approx(best)
+
+
+def test_the_truth_of_unlabelled_images_changes_nothing(choosy, held_out_digits, run_it, tmp_path):
+    split = held_out_digits.split
+    target = split.target.copy()
+    target[split.unlabelled] = np.random.RandomState(0).permutation(target[split.unlabelled])
+    assert not np.array_equal(target, split.target)
+    lied_to = LoadedData(held_out_digits.pile, replace(split, target=target), [])
+    honest = run_it(tmp_path / "honest", choosy, held_out_digits)
+    other = run_it(tmp_path / "other", choosy, lied_to)
+    for name in ("model-simgcd", "model", "best-simgcd", "best-sptnet"):
+        one, two = (load_file(folder / name / "model.safetensors") for folder in (honest, other))
+        assert [key for key in one if not torch.equal(one[key], two[key])] == []
+    chosen = [json.loads((folder / "run.json").read_text())["selected_epoch"] for folder in (honest, other)]
+    assert chosen[0] == chosen[1]
+    one, two = (RunFolder(folder).metrics() for folder in (honest, other))
+    for key in ("losses", "old_holdout"):
+        assert [line[key] for line in one] == [line[key] for line in two]
+    assert one[-1]["scores"] != two[-1]["scores"], "the scores do read the truth, so the truth did change"
+
+
+def test_choosing_needs_a_holdout(choosy, few_digits, run_it, tmp_path):
+    with pytest.raises(Misuse, match=r"best-old-holdout needs labelled .*data\.holdout_share=0\.2"):
+        run_it(tmp_path / "run", choosy, few_digits)
+    assert not (tmp_path / "run").exists()
+
+
+def test_held_out_images_are_never_trained_on(choosy, held_out_digits, run_it, tmp_path, monkeypatch):
+    seen, inner = set(), StageTrainer.train_step
+
+    def step(self, batch, phase, number):
+        seen.update(batch.indices.tolist())
+        return inner(self, batch, phase, number)
+
+    monkeypatch.setattr(StageTrainer, "train_step", step)
+    run_it(tmp_path / "run", choosy, held_out_digits)
+    assert seen
+    assert not seen & set(held_out_digits.split.holdout.tolist())
+
+
+# --- a process killed for good ---
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The command line's run that was left alone, made once, by a process of its own."""
+    made = {}
+
+    def get(command, words):
+        if "folder" not in made:
+            folder = tmp_path_factory.mktemp("undisturbed") / "run"
+            assert command([*words, "--out", str(folder)]).wait() == 0
+            made["folder"] = folder
+        return made["folder"]
+
+    return get
+
+
+def go_on(command, folder):
+    resumed = command(["train", "--resume", "--out", str(folder)])
+    assert resumed.wait() == 0, resumed.said
+    return resumed.said
+
+
+def test_a_process_killed_again_and_again(command, train_words, undisturbed, tmp_path, assert_same_result):
+    folder, words, kills = tmp_path / "run", train_words, 0
+    reference = undisturbed(command, train_words)
+    for delay in (0.1, 0.2, 0.3, 0.15):
+        process = command([*words, "--out", str(folder)])
+        wait_until(lambda: (folder / "split.json").exists() and (folder / "run.json").exists())
+        time.sleep(delay)
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+        words = ["train", "--resume"]
+    assert kills >= 1
+    go_on(command, folder)
+    assert_same_result(folder, reference)
+
+
+def wait_until(condition, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.005)
+
+
+def die_in_save(number):
+    """The process dies when half of the checkpoint of that number is written."""
+
+    def prepare():
+        inner, saved = sptnet.checkpoint.save_file, []
+
+        def save_half(tensors, path, metadata=None):
+            inner(tensors, path, metadata)
+            saved.append(path)
+            if len(saved) == number:
+                content = Path(path).read_bytes()
+                Path(path).write_bytes(content[: len(content) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sptnet.checkpoint.save_file = save_half
+
+    return prepare
+
+
+@pytest.mark.parametrize(("number", "newest"), [(1, None), (2, "stage0-epoch00001"), (5, "stage1-epoch00001")])
+def test_killed_while_a_checkpoint_is_being_written(
+    number, newest, command, train_words, undisturbed, tmp_path, assert_same_result
+):
+    folder = tmp_path / "run"
+    process = command([*train_words, "--out", str(folder)], die_in_save(number))
+    assert process.wait() == -signal.SIGKILL, process.said
+    assert [path.name for path in (folder / "checkpoints").glob("*.part")] != []
+    found = newest_checkpoint(folder / "checkpoints")
+    assert (found and found.stem) == newest
+    said = go_on(command, folder)
+    assert (f"going on from {newest}" if newest else "no checkpoint yet") in said
+    assert_same_result(folder, undisturbed(command, train_words))
+
+
+def count_writes(die_at=None, log=None):
+    """The process dies just before its n-th change of a name on the disk (replace, rename, delete)."""
+
+    def prepare():
+        done = []
+
+        def before(inner):
+            def wrapped(*args, **more):
+                done.append(args)
+                if log is not None:
+                    with open(log, "a") as stream:
+                        stream.write("x\n")
+                if len(done) == die_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return inner(*args, **more)
+
+            return wrapped
+
+        for name in ("replace", "rename", "unlink", "fsync"):
+            setattr(os, name, before(getattr(os, name)))
+        shutil.rmtree = before(shutil.rmtree)
+        Path.write_text = before(Path.write_text)
+
+    return prepare
+
+
+def test_killed_at_any_write(command, train_words, undisturbed, tmp_path, assert_same_result):
+    """From the first write of a run that leaves something to go on with, to its last."""
+    reference = undisturbed(command, train_words)
+    log = tmp_path / "log"
+    assert command([*train_words, "--out", str(tmp_path / "all")], count_writes(log=log)).wait() == 0
+    total = len(log.read_text().splitlines())
+    assert total > 30
+    first = 4  # config.toml is written by then
+    points = [first, first + 1, *np.linspace(first, total, 3).astype(int).tolist()[1:]]
+    for point in points:
+        folder = tmp_path / f"run{point}"
+        process = command([*train_words, "--out", str(folder)], count_writes(die_at=point))
+        assert process.wait() == -signal.SIGKILL, process.said
+        assert (folder / "config.toml").exists()
+        go_on(command, folder)
+        assert_same_result(folder, reference)
+
+
+def test_a_run_killed_in_its_first_moment_still_gets_its_split(command, train_words, undisturbed, tmp_path):
+    """`sptnet evaluate` needs split.json, so a resumed run must have it too."""
+
+    def prepare():
+        import sptnet.experiment
+
+        def die(*_):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        sptnet.experiment.write_split = die
+
+    folder = tmp_path / "run"
+    assert command([*train_words, "--out", str(folder)], prepare).wait() == -signal.SIGKILL
+    go_on(command, folder)
+    reference = undisturbed(command, train_words)
+    assert (folder / "split.json").exists()
+    assert (folder / "split.json").read_text() == (reference / "split.json").read_text()
+
+
+# --- Ctrl-C ---
+
+
+def real_command(*words):
+    """The installed command as a person runs it."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    program = [sys.executable, "-W", "ignore", "-m", "sptnet", *words]
+    return subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def test_ctrl_c_says_how_to_go_on_and_that_works(command, train_words, undisturbed, tmp_path, assert_same_result):
+    folder = tmp_path / "a run"
+    process = real_command(*train_words, "--out", str(folder))
+    try:
+        wait_until(lambda: (folder / "checkpoints").is_dir() and newest_checkpoint(folder / "checkpoints"), 60)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert out == ""
+    (line,) = [line for line in said.splitlines() if "Go on with: " in line]
+    program, *words = shlex.split(line.split("Go on with: ")[1])
+    assert (program, words) == ("sptnet", ["train", "--resume", "--out", str(folder)])
+    resumed = command(words)
+    assert resumed.wait() == 0, resumed.said
+    assert "going on from stage" in resumed.said
+    assert_same_result(folder, undisturbed(command, train_words))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ctrl_c_at_a_terminal_reaches_the_workers_too(workers, command, train_words, tmp_path):
+    folder = tmp_path / "run"
+    settings = ["--set", f"views.workers={workers}", "--set", "simgcd.epochs=1000"]
+    process = command([*train_words, *settings, "--out", str(folder)])
+    wait_until(lambda: (folder / "checkpoints").is_dir() and newest_checkpoint(folder / "checkpoints"))
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait() == 130, process.said
+    assert "Traceback" not in process.said
+    assert process.said.count("Go on with: sptnet train --resume") == 1
+
+
+def test_ctrl_c_before_there_is_a_run_promises_nothing(command, train_words, tmp_path):
+    """What is printed must work: there is nothing to resume while the images are still being read."""
+
+    def prepare():
+        import sptnet.experiment
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        sptnet.experiment.load_data = interrupted
+
+    folder = tmp_path / "run"
+    process = command([*train_words, "--out", str(folder)], prepare)
+    assert process.wait() == 130
+    assert not folder.exists()
+    assert "Traceback" not in process.said
+    assert "--resume" not in process.said
+
+
+def test_resume_takes_no_other_settings(command, train_words, undisturbed):
+    folder = undisturbed(command, train_words)
+    process = command(["train", "--resume", "--out", str(folder), "--set", "training.batch_size=16"])
+    assert process.wait() == 2
+    assert "error: --resume goes on with the settings of the run." in process.said
+
+
+def test_a_run_is_not_written_over_unasked(command, train_words, undisturbed):
+    folder = undisturbed(command, train_words)
+    before = (folder / "predictions.csv").stat().st_mtime_ns
+    process = command([*train_words, "--out", str(folder)])
+    assert process.wait() == 2
+    assert "--resume" in process.said
+    assert "--overwrite" in process.said
+    assert (folder / "predictions.csv").stat().st_mtime_ns == before
