@@ -41,7 +41,7 @@ def finished_scores(experiment: Experiment) -> dict[str, Any]:
 
 def without_prompts(experiment: Experiment, data: LoadedData) -> dict[str, Any]:
     """The finished model with its prompts left out at test."""
-    from sptnet.load import load
+    from sptnet.predictor import load
     from sptnet.scoring import score
 
     split = data.split

@@ -17,11 +17,10 @@ from sptnet.checkpoint import (
     load_checkpoint,
     newest_checkpoint,
     save_checkpoint,
-    write_atomically,
-    write_text_atomically,
 )
 from sptnet.data import LoadedData
 from sptnet.errors import Failure, Misuse
+from sptnet.files import write_atomically, write_text_atomically
 from sptnet.training import StageTrainer
 
 

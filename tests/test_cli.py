@@ -20,7 +20,7 @@ import sptnet
 from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.demo import run_demo
-from sptnet.load import Predictor, load
+from sptnet.predictor import Predictor, load
 from sptnet.recipe_book import load_recipe, read_config, recipe_names, recipe_text, to_toml
 from sptnet.run_folder import RunFolder
 

@@ -18,6 +18,7 @@ ORDER = [
     "sptnet.recipe_book",
     "sptnet.progress",
     "sptnet.seeds",
+    "sptnet.files",
     # images, who is labelled, views
     "sptnet.images",
     "sptnet.pile",
@@ -51,7 +52,7 @@ ORDER = [
     "sptnet.scoring",
     "sptnet.categories",
     # a trained model to use; the package itself offers it
-    "sptnet.load",
+    "sptnet.predictor",
     "sptnet",
     # whole runs, pre-training, the demo
     "sptnet.experiment",

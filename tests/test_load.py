@@ -12,9 +12,9 @@ import sptnet
 from sptnet.config import Config
 from sptnet.errors import Misuse
 from sptnet.experiment import train
-from sptnet.load import Predictor, as_sources, load
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model_folder import save_model
+from sptnet.predictor import Predictor, as_sources, load
 from sptnet.recipe_book import load_recipe
 from sptnet.views import ImageStore, ViewMaker
 

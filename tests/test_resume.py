@@ -62,10 +62,9 @@ def stop_at_step(monkeypatch, number, error=KeyboardInterrupt):
         (3, None),
         (2 * BATCHES + 3, "stage0-epoch00002"),
         (STAGE + 3, "stage0-epoch00003"),
-        (STAGE + BATCHES, "stage1-epoch00001"),
         (STAGE + 2 * BATCHES + 4, "stage1-epoch00002"),
     ],
-    ids=["first epoch", "stage 0", "stage 1, first epoch", "stage 1, between epochs", "stage 1"],
+    ids=["first epoch", "stage 0", "stage 1, first epoch", "stage 1"],
 )
 def test_an_interrupted_run_goes_on_as_if_nothing_had_been(
     step, newest, tiny_config, few_digits, run_it, tmp_path, monkeypatch, whole, assert_same_result
@@ -155,10 +154,13 @@ def test_the_second_stage_begins_where_the_first_ended(tiny_config, few_digits, 
             assert torch.equal(value, last[name.removeprefix("model.")])
 
 
-def test_the_seed_changes_the_result(tiny_config, few_digits, run_it, tmp_path, whole):
-    other = run_it(tmp_path / "run", tiny_config.model_copy(update={"seed": 1}), few_digits)
-    one, two = (load_file(f / "model" / "model.safetensors") for f in (other, whole(run_it, tiny_config, few_digits)))
-    assert not torch.equal(one["head.prototypes"], two["head.prototypes"])
+def test_the_seed_decides_and_simgcd_alone_is_the_first_stage(tiny_config, few_digits, run_it, tmp_path, whole):
+    simgcd = tiny_config.model_copy(update={"method": "simgcd"})
+    first = load_file(whole(run_it, tiny_config, few_digits) / "model-simgcd" / "model.safetensors")
+    for seed in (0, 1):
+        folder = run_it(tmp_path / str(seed), simgcd.model_copy(update={"seed": seed}), few_digits)
+        model = load_file(folder / "model" / "model.safetensors")
+        assert torch.equal(model["head.prototypes"], first["head.prototypes"]) == (seed == 0)
 
 
 # --- the loss is not finite ---
@@ -251,10 +253,21 @@ def test_the_epoch_with_the_best_holdout_is_kept(choosy, held_out_digits, run_it
     assert json.loads((folder / "run.json").read_text())["selected_epoch"] == 3
 
 
-def test_the_holdout_accuracy_is_that_of_plain_predictions(choosy, held_out_digits, run_it, tmp_path):
+def test_the_holdout_is_kept_out_and_scored_by_plain_predictions(
+    choosy, held_out_digits, run_it, tmp_path, monkeypatch
+):
     """No matching: a known class has its own place in the head."""
+    trained_on, inner = set(), StageTrainer.train_step
+
+    def step(self, batch, phase, number):
+        trained_on.update(batch.indices.tolist())
+        return inner(self, batch, phase, number)
+
+    monkeypatch.setattr(StageTrainer, "train_step", step)
     folder = run_it(tmp_path / "run", choosy, held_out_digits)
     split = held_out_digits.split
+    assert len(trained_on) > 30
+    assert not trained_on & set(split.holdout.tolist())
     assert len(split.holdout) >= 5
     lines = [line for line in RunFolder(folder).metrics() if line["stage"] == "sptnet"]
     facts = json.loads((folder / "run.json").read_text())
@@ -289,19 +302,6 @@ def test_choosing_needs_a_holdout(choosy, few_digits, run_it, tmp_path):
     with pytest.raises(Misuse, match=r"best-old-holdout needs labelled .*data\.holdout_share=0\.2"):
         run_it(tmp_path / "run", choosy, few_digits)
     assert not (tmp_path / "run").exists()
-
-
-def test_held_out_images_are_never_trained_on(choosy, held_out_digits, run_it, tmp_path, monkeypatch):
-    seen, inner = set(), StageTrainer.train_step
-
-    def step(self, batch, phase, number):
-        seen.update(batch.indices.tolist())
-        return inner(self, batch, phase, number)
-
-    monkeypatch.setattr(StageTrainer, "train_step", step)
-    run_it(tmp_path / "run", choosy, held_out_digits)
-    assert seen
-    assert not seen & set(held_out_digits.split.holdout.tolist())
 
 
 # --- a process killed for good ---
@@ -369,7 +369,7 @@ def die_in_save(number):
     return prepare
 
 
-@pytest.mark.parametrize(("number", "newest"), [(1, None), (2, "stage0-epoch00001"), (5, "stage1-epoch00001")])
+@pytest.mark.parametrize(("number", "newest"), [(1, None), (5, "stage1-epoch00001")])
 def test_killed_while_a_checkpoint_is_being_written(
     number, newest, command, train_words, undisturbed, tmp_path, assert_same_result
 ):
@@ -418,7 +418,7 @@ def test_killed_at_any_write(command, train_words, undisturbed, tmp_path, assert
     total = len(log.read_text().splitlines())
     assert total > 30
     first = 4  # config.toml is written by then
-    points = [first, first + 1, *np.linspace(first, total, 3).astype(int).tolist()[1:]]
+    points = np.linspace(first, total, 3).astype(int).tolist()
     for point in points:
         folder = tmp_path / f"run{point}"
         process = command([*train_words, "--out", str(folder)], count_writes(die_at=point))
@@ -478,10 +478,9 @@ def test_ctrl_c_says_how_to_go_on_and_that_works(command, train_words, undisturb
     assert_same_result(folder, undisturbed(command, train_words))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_ctrl_c_at_a_terminal_reaches_the_workers_too(workers, command, train_words, tmp_path):
+def test_ctrl_c_at_a_terminal_reaches_the_workers_too(command, train_words, tmp_path):
     folder = tmp_path / "run"
-    settings = ["--set", f"views.workers={workers}", "--set", "simgcd.epochs=1000"]
+    settings = ["--set", "views.workers=2", "--set", "simgcd.epochs=1000"]
     process = command([*train_words, *settings, "--out", str(folder)])
     wait_until(lambda: (folder / "checkpoints").is_dir() and newest_checkpoint(folder / "checkpoints"))
     os.killpg(process.pid, signal.SIGINT)

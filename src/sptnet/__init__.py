@@ -5,13 +5,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sptnet.load import load
     from sptnet.metrics import split_accuracy
+    from sptnet.predictor import load
 
 __version__ = version("sptnet")
 __all__ = ["__version__", "load", "split_accuracy"]
 
-_HOME = {"load": "sptnet.load", "split_accuracy": "sptnet.metrics"}
+_HOME = {"load": "sptnet.predictor", "split_accuracy": "sptnet.metrics"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,7 @@
 """The Vision Transformer: from images to one feature each, the class token after the final norm."""
 
+import difflib
+import math
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any, cast
 import timm
 import torch
 from jaxtyping import Float
+from timm.layers import resample_abs_pos_embed
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
@@ -86,47 +89,64 @@ def build_backbone(
 ) -> Backbone:
     """A backbone by timm name or the embedded one, with its pre-trained weights, those of a file, or none."""
     if name == EMBEDDED:
-        return _build_embedded(weights, image_size, pretrained)
-    return _build_timm(name, weights, image_size, pretrained)
-
-
-def _build_embedded(weights: str | Path | None, image_size: int | None, pretrained: bool) -> Backbone:
-    size = image_size or EMBEDDED_ARCHITECTURE["img_size"]
-    vit = VisionTransformer(**{**EMBEDDED_ARCHITECTURE, "img_size": size}, num_classes=0)
-    if weights is not None or pretrained:
-        source = weights or Path(str(files("sptnet") / "weights" / EMBEDDED_WEIGHTS))
-        _load(vit, read_weights(source), str(source))
-    return Backbone(EMBEDDED, vit, PixelFormat(size))
-
-
-def _build_timm(name: str, weights: str | Path | None, image_size: int | None, pretrained: bool) -> Backbone:
-    if not timm.is_model(name):
-        close = timm.list_models(f"*{name.split('.')[0]}*")[:5] or timm.list_models("vit_*patch16_224*")[:5]
-        raise Misuse(f"timm knows no model named {name!r}. Some that it knows: {', '.join(close)}.")
-    pixels = _pixel_format(name, image_size)
-    download = pretrained and weights is None
-    try:
-        vit = timm.create_model(name, pretrained=download, num_classes=0, img_size=pixels.image_size)
-    except (OSError, RuntimeError) as error:
-        if not download:
-            raise Misuse(f"{name} cannot be built at {pixels.image_size} px: {error}.") from error
-        raise Failure(
-            f"the weights of {name} could not be downloaded ({type(error).__name__}). Ways out: connect to the "
-            "network and try again; give a local file with --set backbone.weights=FILE; or use the embedded "
-            f"backbone with --set backbone.name={EMBEDDED}."
-        ) from error
-    except TypeError as error:
-        raise Misuse(
-            f"{name} is not a Vision Transformer that sptnet can prompt. Give a timm ViT with a class token, "
-            "such as vit_base_patch16_224.dino."
-        ) from error
-    if not isinstance(vit, VisionTransformer) or vit.cls_token is None:
-        raise Misuse(
-            f"{name} is not a Vision Transformer with a class token. Give one, such as vit_base_patch16_224.dino."
-        )
+        pixels = PixelFormat(image_size or EMBEDDED_ARCHITECTURE["img_size"])
+        weights = weights or (Path(str(files("sptnet") / "weights" / EMBEDDED_WEIGHTS)) if pretrained else None)
+        _check_size(pixels.image_size, EMBEDDED_ARCHITECTURE["patch_size"])
+        vit = VisionTransformer(**{**EMBEDDED_ARCHITECTURE, "img_size": pixels.image_size}, num_classes=0)
+    else:
+        _check_name(name)
+        pixels = _pixel_format(name, image_size)
+        vit = _create(name, pixels.image_size, download=pretrained and weights is None)
+        _check_size(pixels.image_size, int(vit.patch_embed.patch_size[0]))
     if weights is not None:
         _load(vit, read_weights(weights), str(weights))
     return Backbone(name, vit, pixels)
+
+
+def _check_name(name: str) -> None:
+    """Known to timm, and one of its Vision Transformers: asked before anything is downloaded."""
+    architecture, _, tag = name.partition(".")
+    if not timm.is_model(architecture):
+        close = difflib.get_close_matches(architecture, timm.list_models("vit_*"), n=4, cutoff=0.4)
+        raise Misuse(
+            f"timm knows no model named {name!r}. Some that it knows: vit_base_patch16_224.dino, {', '.join(close)}."
+        )
+    tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{architecture}.*")]
+    if tag and tag not in tags:
+        raise Misuse(f"timm has no weights {tag!r} for {architecture}. Those it has: {', '.join(tags)}.")
+    if not timm.model_entrypoint(architecture).__module__.endswith(".vision_transformer"):
+        raise _not_a_vit(name)
+
+
+def _not_a_vit(name: str) -> Misuse:
+    return Misuse(
+        f"{name} is not a Vision Transformer with a class token. Give one, such as vit_base_patch16_224.dino."
+    )
+
+
+def _check_size(image_size: int, patch_size: int) -> None:
+    if image_size % patch_size:
+        below = max(1, image_size // patch_size) * patch_size
+        raise Misuse(
+            f"an image of {image_size} pixels cannot be cut into patches of {patch_size}. Give a multiple, such as "
+            f"--set backbone.image_size={below}."
+        )
+
+
+def _create(name: str, image_size: int, download: bool) -> VisionTransformer:
+    try:
+        vit = timm.create_model(name, pretrained=download, num_classes=0, img_size=image_size)
+    except (OSError, RuntimeError) as error:
+        if not download:
+            raise Misuse(f"{name} cannot be built at {image_size} px: {error}.") from error
+        raise Failure(
+            f"the weights of {name} could not be downloaded. Ways out: connect to the network and try again; give a "
+            f"local file with --set backbone.weights=FILE; or, for small drawings, use the embedded backbone with "
+            f"--set backbone.name={EMBEDDED}."
+        ) from error
+    if not isinstance(vit, VisionTransformer) or vit.cls_token is None or vit.global_pool != "token":
+        raise _not_a_vit(name)
+    return vit
 
 
 def _pixel_format(name: str, image_size: int | None) -> PixelFormat:
@@ -134,12 +154,13 @@ def _pixel_format(name: str, image_size: int | None) -> PixelFormat:
     if cfg is None:
         return PixelFormat(image_size or 224)
     size = image_size or min(224, int(cfg.input_size[-1]))  # the paper's 224 px, also for DINOv2 made for 518
-    return PixelFormat(size, tuple(cfg.mean), tuple(cfg.std), cfg.interpolation)  # type: ignore[arg-type]
+    return PixelFormat(size, tuple(cfg.mean), tuple(cfg.std), cfg.interpolation)
 
 
 def _load(vit: VisionTransformer, state: dict[str, Tensor], source: str) -> None:
     state = {key: value.float() for key, value in state.items() if not key.startswith("head.")}
     wanted = vit.state_dict()
+    _resample_positions(vit, state)
     missing, extra = sorted(wanted.keys() - state.keys()), sorted(state.keys() - wanted.keys())
     shape = [k for k in wanted.keys() & state.keys() if wanted[k].shape != state[k].shape]
     if missing or extra or shape:
@@ -147,6 +168,16 @@ def _load(vit: VisionTransformer, state: dict[str, Tensor], source: str) -> None
         what += [f"other shape {k}: {tuple(state[k].shape)}, wanted {tuple(wanted[k].shape)}" for k in shape[:3]]
         raise Misuse(
             f"{source} does not fit the backbone: {'; '.join(what)}. Give the timm name that the file was made "
-            "for with --set backbone.name=NAME and its size with --set backbone.image_size=PIXELS."
+            "for with --set backbone.name=NAME."
         )
     vit.load_state_dict(state)
+
+
+def _resample_positions(vit: VisionTransformer, state: dict[str, Tensor]) -> None:
+    """Position embeddings made for another image size are interpolated to this one."""
+    ours, theirs = vit.pos_embed, state.get("pos_embed")
+    if theirs is None or theirs.shape == ours.shape or theirs.ndim != 3 or theirs.shape[2] != ours.shape[2]:
+        return
+    prefix = 0 if vit.no_embed_class else vit.num_prefix_tokens
+    if math.isqrt(theirs.shape[1] - prefix) ** 2 == theirs.shape[1] - prefix:
+        state["pos_embed"] = resample_abs_pos_embed(theirs, list(vit.patch_embed.grid_size), num_prefix_tokens=prefix)

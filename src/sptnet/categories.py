@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from sptnet.checkpoint import write_atomically
+from sptnet.files import write_atomically
 from sptnet.images import read_image
 from sptnet.pile import Pile
 from sptnet.scoring import Outputs

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sptnet.errors import Failure
+from sptnet.files import write_atomically
 
 KEEP = 2  # the newest, and the one before it in case the disk damages the newest
 
@@ -28,9 +28,9 @@ class Checkpoint:
     facts: dict[str, Any]
 
 
-def digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, shapes and values."""
-    total = hashlib.sha256()
+def digest(tensors: Mapping[str, Tensor], facts: str = "") -> str:
+    """SHA-256 over facts, names, shapes and values."""
+    total = hashlib.sha256(facts.encode())
     for name in sorted(tensors):
         value = tensors[name].detach().cpu().contiguous()
         total.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
@@ -43,27 +43,11 @@ def frozen_digest(model: nn.Module, trained: set[str]) -> str:
     return digest({name: value for name, value in model.state_dict().items() if name not in trained})
 
 
-def write_atomically(path: Path, write: Any) -> None:
-    """Writes a neighbour, forces it to the disk, then renames: readers see the old file or the new one."""
-    part = path.with_name(path.name + ".part")
-    part.touch()
-    mode = part.stat().st_mode
-    write(part)
-    part.chmod(mode)  # safetensors makes its files private; a model is as readable as any other file
-    with part.open("rb") as stream:
-        os.fsync(stream.fileno())
-    os.replace(part, path)
-
-
-def write_text_atomically(path: Path, text: str) -> None:
-    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8", errors="surrogatepass"))
-
-
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    facts = {"stage": checkpoint.stage, "epoch": checkpoint.epoch, **checkpoint.facts}
+    facts = json.dumps({"stage": checkpoint.stage, "epoch": checkpoint.epoch, **checkpoint.facts})
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
-    metadata = {"sptnet": json.dumps({**facts, "sha256": digest(tensors)})}
+    metadata = {"sptnet": facts, "sha256": digest(tensors, facts)}
     path = folder / f"stage{checkpoint.stage}-epoch{checkpoint.epoch:05d}.safetensors"
     write_atomically(path, lambda part: save_file(tensors, part, metadata))
     for old in sorted(folder.glob("stage*.safetensors"))[:-KEEP]:
@@ -81,10 +65,11 @@ def load_checkpoint(path: Path) -> Checkpoint:
     go_on = f"goes on from {others[-1]}" if others else "starts the run again"
     try:
         with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {})["sptnet"])
+            metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        if digest(tensors, metadata["sptnet"]) != metadata["sha256"]:
+            raise ValueError("its checksum differs")
+        facts = json.loads(metadata["sptnet"])
+        return Checkpoint(facts.pop("stage"), facts.pop("epoch"), tensors, facts)
+    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, OSError) as error:
         raise Failure(f"the checkpoint {path} is damaged ({error}). Delete it; --resume then {go_on}.") from error
-    if digest(tensors) != facts.pop("sha256"):
-        raise Failure(f"the checkpoint {path} is damaged (its checksum differs). Delete it; --resume then {go_on}.")
-    return Checkpoint(facts.pop("stage"), facts.pop("epoch"), tensors, facts)

@@ -2,12 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Count = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Positive = Annotated[float, Field(gt=0.0)]
+
+
+# A class called 7 arrives from TOML as a number.
+Names = list[Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]]
 
 
 class Section(BaseModel):
@@ -20,7 +24,7 @@ class Data(Section):
     labels: str | None = Field(None, description="CSV of path,label instead of sub-folder names")
     split: str | None = Field(None, description="a split.json to use instead of drawing one")
     unlabelled: str = Field("unlabelled", description="sub-folder that holds the unsorted images")
-    known_classes: int | list[str] | None = Field(None, description="a number or a list of names")
+    known_classes: int | Names | None = Field(None, description="a number or a list of names")
     labelled_share: Share = Field(0.5, description="share of the known classes' images that keep their label")
     split_seed: int = Field(0, ge=0)
     holdout_share: Share = Field(0.0, description="share of the labelled images kept aside for model selection")

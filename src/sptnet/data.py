@@ -28,13 +28,15 @@ def load_data(settings: Data, tell: Say = say) -> LoadedData:
     return LoadedData(pile, split, unreadable)
 
 
-def load_pile(settings: Data, tell: Say = say) -> tuple[Pile, list[UnreadableImage]]:
+def load_pile(
+    settings: Data, tell: Say = say, limit_flag: str = "--set data.max_unreadable="
+) -> tuple[Pile, list[UnreadableImage]]:
     if settings.source == "digits":
         return digits(), []
     if settings.folder is None:
         raise Misuse("no images given. Give a folder with --data DIR.")
     pile = read_folder(settings.folder, settings.labels, settings.unlabelled)
-    pile, unreadable = drop_unreadable(pile, settings.max_unreadable, tracker("reading images"))
+    pile, unreadable = drop_unreadable(pile, settings.max_unreadable, tracker("reading images"), limit_flag)
     for problem in unreadable[:10]:
         tell(f"skipped {printable(problem.name)}: {problem.reason}")
     if unreadable:

@@ -9,6 +9,7 @@ import numpy as np
 
 from sptnet.config import Config
 from sptnet.data import LoadedData, load_data
+from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
 from sptnet.kmeans_baseline import kmeans_labels
 from sptnet.progress import Say
@@ -33,6 +34,8 @@ class Row:
 
 def run_demo(out: Path, seed: int, overwrite: bool, tell: Say) -> Iterator[Row]:
     """Yields each method's row as soon as it is known; leaves a run directory for each that trains."""
+    if not overwrite and out.is_dir() and any(out.iterdir()):
+        raise Misuse(f"{out} is not empty. Replace the runs in it with --overwrite, or give another --out.")
     config = load_recipe("digits", [f"seed={seed}"])
     data = load_data(config.data, tell)
     simgcd = RunFolder(out / "simgcd")

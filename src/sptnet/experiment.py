@@ -28,6 +28,7 @@ from sptnet.phases import StagePlan
 from sptnet.pile import fingerprint
 from sptnet.progress import Say, bar, duration, say
 from sptnet.run_folder import RunFolder
+from sptnet.sampler import check_batch_size
 from sptnet.scoring import Outputs, run_model, score
 from sptnet.seeds import seed_of, seeded
 from sptnet.split import write_split
@@ -40,6 +41,10 @@ class Experiment:
 
     def __init__(self, config: Config, run: RunFolder, data: LoadedData | None = None, tell: Say = say):
         self.run_folder, self.tell = run, tell
+        if config.data.folder and run.path.resolve().is_relative_to(Path(config.data.folder).resolve()):
+            raise Misuse(
+                f"the run {run.path} would lie among the images it reads. Give an --out outside the data folder."
+            )
         self.stages = stages_of(config)
         self.compute = choose_compute(config.device, config.precision)
         self.data = data or load_data(config.data, tell)
@@ -68,10 +73,14 @@ class Experiment:
             known = self.data.split.known_classes
             if len(card.categories) != config.n_categories or card.categories[: card.n_known] != known:
                 raise Misuse(
-                    f"{start_from} was trained for {len(card.categories)} categories with known ones "
-                    f"{', '.join(card.categories[: card.n_known][:5])}...; this run has {config.n_categories} with "
-                    f"{', '.join(known[:5])}.... Use the same data and n_categories."
+                    f"{start_from} was trained for {len(card.categories)} categories and knows "
+                    f"{listed(card.categories[: card.n_known])}; this run has {config.n_categories} and knows "
+                    f"{listed(known)}. Use the same data and n_categories."
                 )
+            found = model.backbone
+            used = {"name": found.name, "weights": None, "image_size": found.pixels.image_size}
+            self.config = config.model_copy(update={"backbone": config.backbone.model_copy(update=used)})
+            model.trainable_blocks = config.backbone.trainable_blocks
             return model.to(self.compute.device)
         settings = config.backbone
         backbone = build_backbone(settings.name, settings.weights, settings.image_size)
@@ -81,12 +90,12 @@ class Experiment:
 
     def run(self, resume: bool = False, overwrite: bool = False, command: Sequence[str] = ()) -> dict[str, Any]:
         """Trains what is left to train; returns the scores of the finished model."""
-        for plan in self.stages:
-            self._attach_prompt(plan)  # refuses impossible widths before anything is written
+        self._check_settings()
         folder = self.run_folder
         checkpoint = self._resume_point() if resume else None
         if not resume:
             folder.create(self.config, overwrite)
+        if not folder.split_file.is_file():  # the rule that draws it is in the settings, so a resume can write it too
             write_split(self.data.split, self.data.pile, folder.split_file)
         self._write_facts(command, resume)
         start = time.perf_counter()
@@ -95,6 +104,14 @@ class Experiment:
                 self._train_stage(number, plan, checkpoint)
                 checkpoint = None
         return self._finish(time.perf_counter() - start)
+
+    def _check_settings(self) -> None:
+        """What cannot be trained is refused before anything is written or replaced."""
+        split = self.data.split
+        check_batch_size(len(split.labelled) + len(split.unlabelled), self.config.training.batch_size)
+        self.model.group("model")
+        for plan in self.stages:
+            self._attach_prompt(plan)
 
     def _resume_point(self) -> Checkpoint | None:
         path = newest_checkpoint(self.run_folder.checkpoints)
@@ -254,6 +271,10 @@ class Experiment:
             },
         }
         self.run_folder.write_facts(facts)
+
+
+def listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def now() -> str:

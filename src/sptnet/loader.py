@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.utils.data import DataLoader
 
 from sptnet.views import Batch, CentreViews, EpochBatches, ImageStore, ViewMaker
@@ -20,7 +20,9 @@ def n_workers(setting: int | str, n_images: int) -> int:
 
 
 def iterate_batches(batches: EpochBatches, workers: int, pin: bool) -> Iterator[Batch]:
-    loader: DataLoader[Batch] = DataLoader(batches, batch_size=None, num_workers=workers, pin_memory=pin)
+    loader: DataLoader[Batch] = DataLoader(
+        batches, batch_size=None, num_workers=workers, pin_memory=pin, generator=Generator()
+    )
     yield from loader
 
 
@@ -32,7 +34,7 @@ def iterate_centre_views(
     workers: int = 0,
 ) -> Iterator[Tensor]:
     loader: DataLoader[Tensor] = DataLoader(
-        CentreViews(store, maker, indices), batch_size=batch_size, num_workers=workers
+        CentreViews(store, maker, indices), batch_size=batch_size, num_workers=workers, generator=Generator()
     )
     for views in loader:
         yield maker.normalise(views)

@@ -10,9 +10,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from sptnet.backbone import build_backbone
-from sptnet.checkpoint import digest, write_atomically
+from sptnet.checkpoint import digest
 from sptnet.config import PromptSettings
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Failure, Misuse, SptnetError
+from sptnet.files import write_atomically
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
 from sptnet.pixels import PixelFormat
@@ -54,9 +55,12 @@ def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:
     fresh.mkdir(parents=True)
     write_atomically(fresh / WEIGHTS, lambda part: save_file(tensors, part))
     (fresh / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    old = folder.with_name(folder.name + ".old")
     if folder.exists():
-        shutil.rmtree(folder)
+        folder.rename(old)
     fresh.rename(folder)
+    if old.exists():
+        shutil.rmtree(old)
 
 
 def find_model_folder(path: str | Path) -> Path:
@@ -77,8 +81,27 @@ def load_model(path: str | Path) -> tuple[GcdModel, ModelCard]:
         tensors = load_file(folder / WEIGHTS)
     except (SafetensorError, OSError) as error:
         raise Failure(f"{folder / WEIGHTS} is damaged or missing ({error}). Copy it again or train again.") from error
-    if digest(tensors) != description["sha256"]:
-        raise Failure(f"{folder / WEIGHTS} is damaged (its checksum differs). Copy it again or train again.")
+    try:
+        model, card = _build(description)
+        if digest(tensors) != description["sha256"]:
+            raise Failure(f"{folder / WEIGHTS} is damaged (its checksum differs). Copy it again or train again.")
+        model.load_state_dict(tensors)
+    except SptnetError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise Failure(
+            f"{folder / DESCRIPTION} does not describe a model that fits its weights ({type(error).__name__}: "
+            f"{first_line(error)}). Copy the model directory again or train again."
+        ) from error
+    return model.eval(), card
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]
+
+
+def _build(description: dict[str, Any]) -> tuple[GcdModel, ModelCard]:
+    """The model that a description speaks of, its weights still to be filled in."""
     facts: dict[str, Any] = description["pixels"]
     pixels = PixelFormat(facts["image_size"], tuple(facts["mean"]), tuple(facts["std"]), facts["interpolation"])
     card = ModelCard(
@@ -93,8 +116,7 @@ def load_model(path: str | Path) -> tuple[GcdModel, ModelCard]:
     head = PrototypeHead(backbone.dim, len(card.categories), **description["head"])
     model = GcdModel(backbone, head, card.trainable_blocks)
     model.attach_prompt(card.prompt)
-    model.load_state_dict(tensors)
-    return model.eval(), card
+    return model, card
 
 
 def _description(path: Path) -> dict[str, Any]:

@@ -227,7 +227,10 @@ def _no_display(items: Iterable[Any], total: int | None = None) -> Iterable[Any]
 
 
 def drop_unreadable(
-    pile: Pile, max_share: float = 0.01, track: Callable[..., Iterable[Any]] = _no_display
+    pile: Pile,
+    max_share: float = 0.01,
+    track: Callable[..., Iterable[Any]] = _no_display,
+    limit_flag: str = "--set data.max_unreadable=",
 ) -> tuple[Pile, list[UnreadableImage]]:
     """Decode every image file once; without the unreadable ones, unless they are more than `max_share`."""
     files = [(i, source) for i, source in enumerate(pile.sources) if isinstance(source, Path)]
@@ -245,7 +248,7 @@ def drop_unreadable(
         raise Failure(
             f"{len(bad)} of {len(pile)} images ({share:.1%}) cannot be read, more than the {max_share:.1%} "
             f"allowed: {examples}. "
-            f"Repair or remove them, or raise the limit with --set data.max_unreadable={enough:g}."
+            f"Repair or remove them, or raise the limit with {limit_flag}{enough:g}."
         )
     return pile.subset([i for i in range(len(pile)) if i not in bad]), problems
 

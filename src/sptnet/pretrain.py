@@ -19,8 +19,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sptnet.backbone import Backbone, build_backbone
-from sptnet.checkpoint import write_atomically
 from sptnet.errors import Misuse
+from sptnet.files import write_atomically
 from sptnet.head import PrototypeHead
 from sptnet.knn import knn_accuracy
 from sptnet.losses import STUDENT_TEMPERATURE, info_nce, mean_entropy_gap, self_distillation

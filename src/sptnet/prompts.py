@@ -51,7 +51,9 @@ class GlobalPrompt(Prompt):
     def __init__(self, image_size: Size, width: int = 30, generator: Generator | None = None):
         super().__init__()
         height, breadth = as_pair(image_size)
-        self.register_buffer("mask", frame_mask(height, breadth, width, "the border width"), persistent=False)
+        self.register_buffer(
+            "mask", frame_mask(height, breadth, width, "the border width (prompt.border)"), persistent=False
+        )
         self.values = nn.Parameter(torch.randn(3, int(self.mask.sum()), generator=generator))
 
     def delta(self) -> Float[Tensor, "1 3 height width"]:
@@ -75,10 +77,13 @@ class SpatialPrompt(Prompt):
         super().__init__()
         (height, breadth), (h, w) = as_pair(image_size), as_pair(patch_size)
         if height % h or breadth % w:
-            raise Misuse(f"an image of {height} x {breadth} pixels cannot be cut into patches of {h} x {w}.")
+            raise Misuse(
+                f"an image of {height} x {breadth} pixels cannot be cut into patches of {h} x {w}. "
+                f"Give a multiple, such as {height // h * h or h} x {breadth // w * w or w}."
+            )
         self.grid = (height // h, breadth // w)
         self.shared = shared
-        self.register_buffer("mask", frame_mask(h, w, width, "the frame width"), persistent=False)
+        self.register_buffer("mask", frame_mask(h, w, width, "the frame width (prompt.width)"), persistent=False)
         n_frames = 1 if shared else self.grid[0] * self.grid[1]
         self.values = nn.Parameter(torch.randn(n_frames, 3, int(self.mask.sum()), generator=generator))
 

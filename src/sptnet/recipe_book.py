@@ -24,7 +24,10 @@ def recipe_text(recipe: str) -> str:
         return (files("sptnet") / "recipes" / f"{recipe}.toml").read_text(encoding="utf-8")
     path = Path(recipe)
     if path.is_file():
-        return path.read_text(encoding="utf-8")
+        try:
+            return path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise Misuse(f"{recipe} is not a text file in UTF-8. Give a TOML recipe.") from error
     close = difflib.get_close_matches(recipe, recipe_names(), n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     raise Misuse(
@@ -72,24 +75,47 @@ def parse_value(text: str) -> Any:
 
 
 def make_config(values: dict[str, Any], source: str) -> Config:
-    if values.get("prompt", {}).get("kind", "") is None:  # `--set prompt.kind=none` means the kind, not nothing
-        values["prompt"]["kind"] = "none"
+    prompt = values.get("prompt")
+    if isinstance(prompt, dict) and prompt.get("kind", "") is None:
+        prompt["kind"] = "none"  # `--set prompt.kind=none` means the kind, not nothing
     try:
         return Config(**values)
     except ValidationError as error:
-        problems = [_explain(problem) for problem in error.errors()]
-        listed = "\n".join(f"  - {problem}" for problem in dict.fromkeys(problems))
-        raise Misuse(f"{source} does not make a valid configuration:\n{listed}") from error
+        listed = "".join(f"\n  - {problem}" for problem in _explain(error))
+        raise Misuse(f"{source} and --set make no valid configuration; mend:{listed}") from error
 
 
-def _explain(problem: Any) -> str:
-    path = [str(part) for part in problem["loc"] if not str(part).startswith(("constrained", "function", "literal"))]
-    key = ".".join(path)
-    if problem["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(key, all_keys(), n=1, cutoff=0.5)
-        hint = f" Did you mean {close[0]}?" if close else f" Keys: {', '.join(all_keys())}."
-        return f"unknown key {key}.{hint}"
-    return f"{key}: {problem['msg'][0].lower()}{problem['msg'][1:]}. Got {problem['input']!r}."
+def _explain(error: ValidationError) -> list[str]:
+    """One line for every key at fault; what is wrong with a key in several ways is joined."""
+    reasons: dict[str, list[str]] = {}
+    for problem in error.errors():
+        key = _key(problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            reasons[f"unknown key {key}. {_suggestion(key)}"] = []
+            continue
+        reason = problem["msg"][0].lower() + problem["msg"][1:]
+        if problem["type"] == "model_type":
+            reason = f"this is a section with keys of its own, such as {_first_key_of(key)}"
+        reasons.setdefault(f"{key}: {{}}. Got {problem['input']!r}.", []).append(reason)
+    return [text.replace("{}", " or ".join(dict.fromkeys(why)), 1) for text, why in reasons.items()]
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    """The dotted key; what pydantic adds behind it (branches of a union, list positions) is left out."""
+    head, *rest = [str(part) for part in location]
+    section = Config.model_fields.get(head)
+    is_section = section is not None and isinstance(section.default, BaseModel)
+    return f"{head}.{rest[0]}" if rest and is_section else head
+
+
+def _first_key_of(section: str) -> str:
+    return next((key for key in all_keys() if key.startswith(f"{section}.")), section)
+
+
+def _suggestion(key: str) -> str:
+    names = all_keys() if "." in key else [*Config.model_fields, *all_keys()]
+    close = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    return f"Did you mean {close[0]}?" if close else "`sptnet recipes show sptnet --full` lists all keys."
 
 
 def all_keys(model: type[BaseModel] = Config, prefix: str = "") -> list[str]:

@@ -12,10 +12,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from sptnet.checkpoint import write_text_atomically
 from sptnet.config import Config
 from sptnet.errors import Failure, Misuse
+from sptnet.files import write_text_atomically
 from sptnet.recipe_book import read_config, to_toml
+
+OWN = (
+    *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*"),
+    *("checkpoints", "categories", "model", "model.*", "model-*", "best-*"),
+)
 
 
 class RunFolder:
@@ -42,16 +47,25 @@ class RunFolder:
         if self.path.is_file():
             raise Misuse(f"{self.path} is a file. Give a folder that does not exist yet with --out.")
         if self.path.is_dir() and any(self.path.iterdir()):
-            if not overwrite:
-                raise Misuse(
-                    f"{self.path} is not empty. Go on with --resume, replace it with --overwrite, "
-                    "or give another --out."
-                )
-            if not self.is_run:
-                raise Misuse(f"{self.path} holds other files than a run, which --overwrite never deletes. Empty it.")
-            shutil.rmtree(self.path)
+            self._refuse_or_empty(overwrite)
         self.path.mkdir(parents=True, exist_ok=True)
         write_text_atomically(self.config_file, to_toml(config))
+
+    def _refuse_or_empty(self, overwrite: bool) -> None:
+        strangers = sorted(p.name for p in self.path.iterdir() if not any(p.match(own) for own in OWN))
+        if not self.is_run or strangers:
+            example = f", such as {strangers[0]}" if strangers else ""
+            raise Misuse(
+                f"{self.path} is not empty: it holds other files than a run{example}, which sptnet never deletes. "
+                "Give another --out."
+            )
+        if not overwrite:
+            raise Misuse(
+                f"{self.path} is not empty. Go on with --resume, replace it with --overwrite, or give another --out."
+            )
+        self.config()  # a config.toml of something else is not for us to delete
+        for entry in self.path.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def config(self) -> Config:
         if not self.is_run:

@@ -13,17 +13,21 @@ def balanced_batches(
 ) -> list[Tensor]:
     """As many draws as there are images, each labelled with probability one half; the last short batch is dropped."""
     images = torch.from_numpy(np.concatenate([labelled, unlabelled]))
-    if len(images) < batch_size:
-        raise Misuse(
-            f"training.batch_size is {batch_size}, but there are only {len(images)} training images. "
-            f"Give at most {len(images)}, such as --set training.batch_size={max(2, len(images) // 4)}."
-        )
+    check_batch_size(len(images), batch_size)
     weights = torch.ones(len(images), dtype=torch.float64)
     if len(labelled) and len(unlabelled):
         weights[len(labelled) :] = len(labelled) / len(unlabelled)
     generator = torch.Generator().manual_seed(seed)
     drawn = images[torch.multinomial(weights, len(images), replacement=True, generator=generator)]
     return list(drawn[: len(images) // batch_size * batch_size].split(batch_size))
+
+
+def check_batch_size(n_images: int, batch_size: int) -> None:
+    if n_images < batch_size:
+        raise Misuse(
+            f"training.batch_size is {batch_size}, but there are only {n_images} training images. "
+            f"Give at most {n_images}, such as --set training.batch_size={max(2, n_images // 4)}."
+        )
 
 
 def n_batches(n_images: int, batch_size: int) -> int:

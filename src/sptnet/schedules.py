@@ -18,6 +18,4 @@ def warm_up_then_cosine(first: float, warm_up: int, step: int, steps: int) -> fl
 
 def teacher_temperature(start: float, end: float, warm_up: int, epoch: int) -> float:
     """Linear from `start` to `end` over `warm_up` epochs, `end` after."""
-    if epoch >= warm_up or warm_up == 1:
-        return end
-    return start + (end - start) * epoch / (warm_up - 1)
+    return end if epoch >= warm_up else start + (end - start) * epoch / max(1, warm_up - 1)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sptnet.errors import Misuse
+from sptnet.files import write_text_atomically
 from sptnet.images import printable
 from sptnet.pile import UNKNOWN, Pile
 
@@ -215,8 +216,7 @@ def write_split(split: Split, pile: Pile, path: Path | str) -> None:
     for part in _PARTS:
         content[part] = [pile.ids[i] for i in getattr(split, part)]
     text = json.dumps(content, indent=1, ensure_ascii=False)
-    # File names need not be valid text; surrogatepass brings them back unchanged.
-    Path(path).write_text(text + "\n", encoding="utf-8", errors="surrogatepass")
+    write_text_atomically(Path(path), text + "\n")
 
 
 def read_split(path: Path | str, pile: Pile) -> Split:

@@ -1,7 +1,9 @@
 """Reading a file of weights without running anything that is in it."""
 
 import pickle
+import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -10,19 +12,38 @@ from torch import Tensor
 
 from sptnet.errors import Failure, Misuse
 
+# What torch's unpickler and zip reader raise on bytes that are not a checkpoint.
+_NOT_WEIGHTS = (RuntimeError, EOFError, OSError, KeyError, IndexError, ValueError, TypeError, AttributeError)
+
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
     """A state dict from a `.safetensors` file, or from a pickled one of tensors only (`weights_only`)."""
     path = Path(path)
     if not path.is_file():
         raise Misuse(f"no weights file at {path}. Give the path of a .safetensors, .pth or .pt file.")
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, RuntimeError, EOFError, OSError, pickle.UnpicklingError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Failure(f"{path} cannot be read as weights ({reason}). Fetch or copy it again.") from error
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+    state = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)
+    if not isinstance(state, dict) or not all(
+        isinstance(key, str) and isinstance(value, Tensor) for key, value in state.items()
+    ):
         raise Misuse(f"{path} is not a plain state dict (name to tensor). Give the backbone's state dict alone.")
     return state
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise Failure(f"{path} cannot be read as weights ({error}). Fetch or copy it again.") from error
+
+
+def _read_pickled(path: Path) -> Any:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # about old pickle formats, which read well
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise Failure(
+            f"{path} cannot be read as weights: it holds more than tensors, and sptnet runs no code from a file. "
+            "Give a state dict of tensors alone, or a .safetensors file."
+        ) from error
+    except _NOT_WEIGHTS as error:
+        raise Failure(f"{path} cannot be read as weights: it is damaged or of another kind. Fetch it again.") from error

@@ -2,7 +2,6 @@
 
 import sys
 
-import click
 import typer
 
 from sptnet.cli import demo, evaluate, predict, pretrain, recipes, train
@@ -35,17 +34,13 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 def main() -> None:
     """Runs a verb: 0 for done, 1 for a failure, 2 for misuse, 130 when stopped by Ctrl-C."""
     try:
-        code = app(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        app(prog_name="sptnet")
     except SptnetError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
+    except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         sys.exit(130)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
-    sys.exit(code if isinstance(code, int) else 0)

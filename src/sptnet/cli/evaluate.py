@@ -12,6 +12,9 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Option(help="Score this folder of category sub-folders instead of the run's own images.")
     ] = None,
+    max_unreadable: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of unreadable images of --data that is still skipped.")
+    ] = 0.01,
     no_prompts: Annotated[bool, typer.Option("--no-prompts", help="Leave the learned prompts out.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -19,12 +22,12 @@ def evaluate(
     """Score a model: All/Old/New in all forms, NMI and ARI."""
     from sptnet.cli.tables import print_scores
     from sptnet.errors import Misuse
-    from sptnet.load import load
+    from sptnet.predictor import load
     from sptnet.run_folder import RunFolder, finite
 
     predictor = load(run, device)
     if data is not None:
-        scores = score_folder(predictor, data, not no_prompts)
+        scores = score_folder(predictor, data, max_unreadable, not no_prompts)
     elif RunFolder(run).is_run:
         scores = score_run(predictor, RunFolder(run), not no_prompts)
     else:
@@ -52,7 +55,7 @@ def score_run(predictor: Any, run: Any, prompted: bool) -> dict[str, Any]:
     return {name: values for name, values in scores.items() if values}
 
 
-def score_folder(predictor: Any, folder: Path, prompted: bool) -> dict[str, Any]:
+def score_folder(predictor: Any, folder: Path, max_unreadable: float, prompted: bool) -> dict[str, Any]:
     """Every image of a folder of categories; those whose name the model knows are old."""
     import numpy as np
 
@@ -60,7 +63,8 @@ def score_folder(predictor: Any, folder: Path, prompted: bool) -> dict[str, Any]
     from sptnet.data import load_pile
     from sptnet.scoring import score
 
-    pile, _ = load_pile(Data(folder=str(folder)))
+    settings = Data(folder=str(folder), max_unreadable=max_unreadable)
+    pile, _ = load_pile(settings, limit_flag="--max-unreadable ")
     known = list(predictor.categories[: predictor.n_known])
     order = known + [name for name in pile.names if name not in known]
     position = np.array([order.index(name) for name in pile.names] + [-1])

@@ -13,19 +13,25 @@ def predict(
     images: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
     out: Annotated[Path | None, typer.Option(help="CSV file to write; stdout if not given.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
-    max_unreadable: Annotated[float, typer.Option(help="Share of unreadable images that is still skipped.")] = 0.01,
+    max_unreadable: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of unreadable images that is still skipped.")
+    ] = 0.01,
 ) -> None:
     """Sort images with a trained model: one row an image with its category and certainty."""
     from sptnet.errors import Misuse
     from sptnet.images import printable
-    from sptnet.load import load
     from sptnet.pile import drop_unreadable
+    from sptnet.predictor import load
     from sptnet.progress import say, tracker
 
     predictor = load(run, device)
     if out is not None and out.exists():
         raise Misuse(f"{out} exists already. Give another file with --out.")
-    pile, unreadable = drop_unreadable(as_pile(images), max_unreadable, tracker("reading images"))
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    pile, unreadable = drop_unreadable(
+        as_pile(images), max_unreadable, tracker("reading images"), limit_flag="--max-unreadable "
+    )
     for problem in unreadable:
         say(f"skipped {printable(problem.name)}: {problem.reason}")
     outputs = predictor.outputs(pile.sources)

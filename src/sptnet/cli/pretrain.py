@@ -15,6 +15,9 @@ def pretrain(
     epochs: Annotated[int, typer.Option(min=1)] = 60,
     batch_size: Annotated[int, typer.Option(min=2)] = 64,
     learning_rate: Annotated[float, typer.Option(min=0)] = 5e-4,
+    max_unreadable: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of unreadable images that is still skipped.")
+    ] = 0.01,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
@@ -29,8 +32,8 @@ def pretrain(
         raise Misuse(f"weights are written as safetensors. Give a name such as {out.with_suffix('.safetensors')}.")
     if out.exists() and not overwrite:
         raise Misuse(f"{out} exists already. Replace it with --overwrite, or give another --out.")
-    settings = Data(source="digits") if data is None else Data(folder=str(data))
-    pile, _ = load_pile(settings)
+    settings = Data(source="digits") if data is None else Data(folder=str(data), max_unreadable=max_unreadable)
+    pile, _ = load_pile(settings, limit_flag="--max-unreadable ")
     seconds = 0.0
     with bar("pretrain", epochs) as update:
 

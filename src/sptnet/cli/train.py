@@ -34,6 +34,7 @@ def train(
 
     changes = list(settings or [])
     plain: dict[str, Any] = {
+        "data.source": data and "folder",
         "data.folder": data and data.resolve(),
         "data.labels": labels and labels.resolve(),
         "seed": seed,
@@ -60,12 +61,15 @@ def run(config: Any, out: Path, resume: bool, overwrite: bool) -> None:
     from sptnet.experiment import Experiment
     from sptnet.run_folder import RunFolder
 
+    started = resume
     try:
         experiment = Experiment(config, RunFolder(out))
+        started = True
         scores = experiment.run(resume, overwrite, ["sptnet", *sys.argv[1:]])
     except KeyboardInterrupt:
-        go_on = shlex.join(["sptnet", "train", "--resume", "--out", str(out)])
-        print(f"stopped; the last whole epoch is kept. Go on with: {go_on}", file=sys.stderr)
+        if started:
+            go_on = shlex.join(["sptnet", "train", "--resume", "--out", str(out)])
+            print(f"stopped; the last whole epoch is kept. Go on with: {go_on}", file=sys.stderr)
         raise
     print_scores(scores, out)
 

@@ -6,6 +6,7 @@ It is a baseline of the paper, and stage 0 of SPTNet.
 from torch import Tensor
 
 from sptnet.config import Config, Stage
+from sptnet.errors import Misuse
 from sptnet.losses import GcdLoss, gcd_loss
 from sptnet.phases import RAW, Always, Objective, Optimiser, StagePlan
 from sptnet.schedules import cosine_by_epoch, teacher_temperature
@@ -30,6 +31,8 @@ def model_optimiser(stage: Stage, momentum: float) -> Optimiser:
 
 def stages(config: Config) -> list[StagePlan]:
     stage = config.simgcd
+    if config.method == "simgcd" and config.sptnet.start_from is not None:
+        raise Misuse("SimGCD starts from the backbone, not from a run. Leave --start-from out, or train sptnet.")
     return [
         StagePlan(
             name="simgcd",
