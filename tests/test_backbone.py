@@ -48,7 +48,7 @@ def test_the_paper_s_backbone() -> None:
     with torch.inference_mode():
         features = backbone(x)
         assert features.shape == (1, 768)
-        assert torch.equal(features, backbone.vit.forward_features(x)[:, 0])
+        torch.testing.assert_close(features, backbone.vit.forward_features(x)[:, 0], rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,8 @@ def test_features_are_timm_s_class_token(name: str, size: int, patch: int, dim: 
     assert (backbone.pixels.image_size, backbone.patch_size, backbone.dim) == (size, patch, dim)
     x = images(2, size)
     with torch.inference_mode():
-        assert torch.equal(backbone(x), backbone.vit.forward_features(x)[:, 0])
+        # The last block is computed for the class token alone, so sums are rounded in another order.
+        torch.testing.assert_close(backbone(x), backbone.vit.forward_features(x)[:, 0], rtol=1e-5, atol=2e-5)
 
 
 def test_dinov2_is_built_at_the_paper_s_size_and_not_at_its_own() -> None:

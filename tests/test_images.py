@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin
 
 from sptnet.errors import Failure, Misuse
-from sptnet.images import IMAGE_SUFFIXES, UnreadableImage, check_image, find_images, printable, read_image
+from sptnet.images import IMAGE_SUFFIXES, UnreadableImage, check_image, find_images, read_image
+from sptnet.wording import printable
 
 WHITE = (255, 255, 255)
 

@@ -17,11 +17,14 @@ ORDER = [
     "sptnet.config",
     "sptnet.recipe_book",
     "sptnet.progress",
+    "sptnet.wording",
     "sptnet.seeds",
     "sptnet.files",
     # images, who is labelled, views
     "sptnet.images",
     "sptnet.pile",
+    "sptnet.folder",
+    "sptnet.readable",
     "sptnet.split",
     "sptnet.data",
     "sptnet.pixels",
@@ -31,6 +34,7 @@ ORDER = [
     # the model: prompts, backbone, head
     "sptnet.prompts",
     "sptnet.weights_file",
+    "sptnet.class_token",
     "sptnet.backbone",
     "sptnet.head",
     "sptnet.model",

@@ -12,8 +12,10 @@ import pytest
 from PIL import Image
 
 from sptnet.errors import Failure, Misuse
+from sptnet.folder import read_folder
 from sptnet.images import UnreadableImage
-from sptnet.pile import Pile, digits, drop_unreadable, fingerprint, read_folder
+from sptnet.pile import Pile, digits
+from sptnet.readable import drop_unreadable, fingerprint
 
 
 def photos(root: Path, *names: str) -> Path:

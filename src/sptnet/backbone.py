@@ -14,6 +14,7 @@ from timm.layers import resample_abs_pos_embed
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
+from sptnet.class_token import class_token_of_block
 from sptnet.errors import Failure, Misuse
 from sptnet.pixels import PixelFormat
 from sptnet.weights_file import read_weights
@@ -66,18 +67,23 @@ class Backbone(nn.Module):
         """Class token after the final norm; `tokens` are deep prompt tokens, fresh ones for every block."""
         vit = self.vit
         x = vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(images))))
-        for i, block in enumerate(vit.blocks):
-            x = block(x) if tokens is None else block_with_tokens(block, x, tokens[i])
-        features: Tensor = vit.norm(x)[:, 0]
+        for i, block in enumerate(vit.blocks[:-1]):
+            x = block(x) if tokens is None else without_tokens(block(with_tokens(x, tokens[i])), len(tokens[i]))
+        if tokens is not None:
+            x = with_tokens(x, tokens[-1])
+        features: Tensor = vit.norm(class_token_of_block(vit.blocks[-1], x))[:, 0]
         return features
 
 
-def block_with_tokens(
-    block: nn.Module, x: Float[Tensor, "batch length dim"], tokens: Float[Tensor, "n dim"]
-) -> Float[Tensor, "batch length dim"]:
-    """One block with prompt tokens set in behind the class token; their outputs are discarded (VPT, deep)."""
-    n = tokens.shape[0]
-    x = block(torch.cat([x[:, :1], tokens.expand(len(x), -1, -1), x[:, 1:]], dim=1))
+def with_tokens(
+    x: Float[Tensor, "batch length dim"], tokens: Float[Tensor, "n dim"]
+) -> Float[Tensor, "batch length+n dim"]:
+    """Prompt tokens set in behind the class token."""
+    return torch.cat([x[:, :1], tokens.expand(len(x), -1, -1), x[:, 1:]], dim=1)
+
+
+def without_tokens(x: Float[Tensor, "batch length dim"], n: int) -> Float[Tensor, "batch length-n dim"]:
+    """The outputs at the prompt tokens' places are discarded: every block gets its own (VPT, deep)."""
     return torch.cat([x[:, :1], x[:, 1 + n :]], dim=1)
 
 

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 
 from sptnet.config import Data
 from sptnet.errors import Misuse
-from sptnet.images import UnreadableImage, printable
-from sptnet.pile import Pile, digits, drop_unreadable, read_folder
+from sptnet.folder import read_folder
+from sptnet.images import UnreadableImage
+from sptnet.pile import Pile, digits
 from sptnet.progress import Say, say, tracker
+from sptnet.readable import drop_unreadable
 from sptnet.split import Split, make_split, read_split
+from sptnet.wording import printable
 
 
 @dataclass(frozen=True)

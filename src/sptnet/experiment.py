@@ -25,8 +25,8 @@ from sptnet.methods import stages_of
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model
 from sptnet.phases import StagePlan
-from sptnet.pile import fingerprint
 from sptnet.progress import Say, bar, duration, say
+from sptnet.readable import fingerprint
 from sptnet.run_folder import RunFolder
 from sptnet.sampler import check_batch_size
 from sptnet.scoring import Outputs, run_model, score
@@ -34,6 +34,7 @@ from sptnet.seeds import seed_of, seeded
 from sptnet.split import write_split
 from sptnet.training import EpochReport, StageTrainer, TrainingData
 from sptnet.views import ImageStore, ViewMaker
+from sptnet.wording import listed
 
 
 class Experiment:
@@ -271,10 +272,6 @@ class Experiment:
             },
         }
         self.run_folder.write_facts(facts)
-
-
-def listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def now() -> str:

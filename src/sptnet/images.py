@@ -16,6 +16,7 @@ import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from sptnet.errors import Failure, Misuse
+from sptnet.wording import printable
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})
 
@@ -60,11 +61,6 @@ class UnreadableImage(Failure):
 
     def __str__(self) -> str:
         return f"cannot read the image {printable(self.name)}: {self.reason}. Repair or remove it."
-
-
-def printable(name: str) -> str:
-    """The name as it can be shown on one line of any terminal."""
-    return name if name.isprintable() else ascii(name)
 
 
 def read_image(source: Source) -> Image.Image:

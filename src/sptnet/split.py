@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from sptnet.errors import Misuse
 from sptnet.files import write_text_atomically
-from sptnet.images import printable
 from sptnet.pile import UNKNOWN, Pile
+from sptnet.wording import listed, printable
 
 Indices = npt.NDArray[np.int64]
 
@@ -121,7 +121,7 @@ def _known_of_given(
     if left_out:
         raise Misuse(
             f"the labels name {len(labelled_names)} classes but data.known_classes leaves out "
-            f"{_listed(left_out)}. Add the missing ones, or drop the setting."
+            f"{listed(left_out)}. Add the missing ones, or drop the setting."
         )
     return known
 
@@ -135,21 +135,21 @@ def _named(pile: Pile, known_classes: Sequence[str] | int) -> tuple[str, ...]:
             )
         return pile.names[:known_classes]
     # Class names such as 0 and 1 arrive from a command line as numbers.
-    listed = (known_classes,) if isinstance(known_classes, str) else known_classes
-    known = tuple(str(name) for name in listed)
+    chosen = (known_classes,) if isinstance(known_classes, str) else known_classes
+    known = tuple(str(name) for name in chosen)
     if not known:
-        raise Misuse(f"data.known_classes is empty. Choose from: {_listed(pile.names)}.")
+        raise Misuse(f"data.known_classes is empty. Choose from: {listed(pile.names)}.")
     strangers = [name for name in known if name not in pile.names]
     if strangers:
         close = difflib.get_close_matches(strangers[0], pile.names, n=1)
         hint = f" (did you mean {printable(close[0])}?)" if close else ""
         raise Misuse(
-            f"data.known_classes names {_listed(strangers)}, which the pile does not have{hint}. "
-            f"Choose from: {_listed(pile.names)}."
+            f"data.known_classes names {listed(strangers)}, which the pile does not have{hint}. "
+            f"Choose from: {listed(pile.names)}."
         )
     repeats = sorted({name for name in known if known.count(name) > 1})
     if repeats:
-        raise Misuse(f"data.known_classes names {_listed(repeats)} more than once. Name each class once.")
+        raise Misuse(f"data.known_classes names {listed(repeats)} more than once. Name each class once.")
     return known
 
 
@@ -186,7 +186,7 @@ def _refuse_unlabelled_classes(known: tuple[str, ...], labelled_target: npt.NDAr
     if empty:
         raise Misuse(
             f"the labels name {len(known) - len(empty)} classes but {len(known)} are to be known: "
-            f"{_listed(empty)} has no labelled training image. "
+            f"{listed(empty)} has no labelled training image. "
             "Label some, raise data.labelled_share, or leave the class out of data.known_classes."
         )
 
@@ -199,11 +199,6 @@ def _draw_holdout(target: npt.NDArray[np.int64], labelled: Indices, n_known: int
         size = min(max(1, round(share * len(members))), len(members) - 1)
         chosen.append(random.choice(members, size=size, replace=False))
     return np.sort(np.concatenate(chosen))
-
-
-def _listed(names: Sequence[str], most: int = 10) -> str:
-    shown = ", ".join(printable(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def write_split(split: Split, pile: Pile, path: Path | str) -> None:
@@ -222,14 +217,14 @@ def write_split(split: Split, pile: Pile, path: Path | str) -> None:
 def read_split(path: Path | str, pile: Pile) -> Split:
     """Read what `write_split` wrote and match it with the images of the pile."""
     content = _split_content(Path(path))
-    listed = [id_ for part in _PARTS for id_ in content[part]]
+    in_file = [id_ for part in _PARTS for id_ in content[part]]
     for complaint, ids in (
-        (f"lists images that {pile.name} does not have", set(listed) - set(pile.ids)),
-        (f"does not list all images of {pile.name}", set(pile.ids) - set(listed)),
+        (f"lists images that {pile.name} does not have", set(in_file) - set(pile.ids)),
+        (f"does not list all images of {pile.name}", set(pile.ids) - set(in_file)),
     ):
         if ids:
             raise Misuse(
-                f"the split {path} {complaint} ({len(ids)}): {_listed(sorted(ids)[:3])}. "
+                f"the split {path} {complaint} ({len(ids)}): {listed(sorted(ids)[:3])}. "
                 "Use the folder that the split was made for, or make a new split."
             )
     classes = tuple(content["known_classes"] + content["new_classes"])

@@ -19,10 +19,10 @@ def predict(
 ) -> None:
     """Sort images with a trained model: one row an image with its category and certainty."""
     from sptnet.errors import Misuse
-    from sptnet.images import printable
-    from sptnet.pile import drop_unreadable
     from sptnet.predictor import load
     from sptnet.progress import say, tracker
+    from sptnet.readable import drop_unreadable
+    from sptnet.wording import printable
 
     predictor = load(run, device)
     if out is not None and out.exists():

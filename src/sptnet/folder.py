@@ -1,0 +1,139 @@
+"""A folder of images as a pile: labels from the names of sub-folders, or from a CSV file."""
+
+import csv
+import os
+from pathlib import Path
+
+import numpy as np
+
+from sptnet.errors import Misuse
+from sptnet.images import find_images
+from sptnet.pile import UNKNOWN, Pile
+from sptnet.wording import count, first_three, printable
+
+_HELD_OUT = ("test", "val")
+
+
+def read_folder(folder: Path | str, labels_file: Path | str | None = None, unlabelled: str = "unlabelled") -> Pile:
+    """Read a folder that has one sub-folder per class, the same within train/ and test/, or a labels file.
+
+    Images in the root and in the sub-folder called `unlabelled` have no label. A labels file overrules every
+    sub-folder name, train/ and test/ included.
+    """
+    root = Path(folder)
+    if not root.exists():
+        raise Misuse(f"there is no folder {root}. Give a folder that holds images.")
+    if not root.is_dir():
+        raise Misuse(f"{root} is a file, not a folder. Give the folder that holds the images.")
+    paths = find_images(root)
+    if not paths:
+        raise Misuse(f"no images found in {root}/. Give a folder that holds JPEG, PNG, WebP, BMP, TIFF or GIF files.")
+    ids = [path.relative_to(root).as_posix() for path in paths]
+    test = np.zeros(len(ids), dtype=np.bool_)
+    if labels_file is not None:
+        class_of = _read_labels(Path(labels_file), root, ids)
+    else:
+        splits = _split_folders(root, ids, unlabelled)
+        test = np.array([id_.split("/")[0] in splits and id_.split("/")[0] != "train" for id_ in ids])
+        class_of = {id_: _folder_class(id_, splits, unlabelled) for id_ in ids}
+    names = sorted({name for name in class_of.values() if name})
+    position = {name: i for i, name in enumerate(names)}
+    labels = np.array([position.get(class_of.get(id_, ""), UNKNOWN) for id_ in ids], dtype=np.int64)
+    some_unlabelled = bool((labels[~test] == UNKNOWN).any())
+    return Pile(
+        name=root.resolve().name or str(root),
+        ids=tuple(ids),
+        sources=tuple(paths),
+        names=tuple(names),
+        labels=labels,
+        given=labels != UNKNOWN if some_unlabelled or labels_file is not None else None,
+        test=test,
+    )
+
+
+def _split_folders(root: Path, ids: list[str], unlabelled: str) -> set[str]:
+    """The folders that are parts of the data (train, test, val) and not classes; none in a plain folder."""
+    parts = [id_.split("/") for id_ in ids]
+    tops = {part[0] for part in parts if len(part) > 1}
+    with_classes = {part[0] for part in parts if len(part) > 2 and part[1] != unlabelled}
+    held_out = [name for name in _HELD_OUT if name in tops and name != unlabelled]
+    if "train" not in with_classes or not held_out:
+        return set()
+    flat = [name for name in held_out if name not in with_classes]
+    if flat:
+        raise Misuse(
+            f"{root} holds train and {flat[0]}, but only train has class sub-folders. "
+            f"Sort the images in {flat[0]} into class sub-folders, or move it away."
+        )
+    strays = sorted(tops - {"train", unlabelled, *held_out})
+    if strays:
+        raise Misuse(
+            f"{root} is divided into train and {held_out[0]}, but {first_three(strays)} lies beside them. "
+            "Move it into one of them, or away."
+        )
+    return {"train", *held_out}
+
+
+def _folder_class(id_: str, splits: set[str], unlabelled: str) -> str:
+    parts = id_.split("/")
+    if parts[0] in splits:
+        parts = parts[1:]
+    return parts[0] if len(parts) > 1 and parts[0] != unlabelled else ""
+
+
+def _read_labels(file: Path, root: Path, ids: list[str]) -> dict[str, str]:
+    """The label of every image that the CSV file lists; an empty label means unlabelled."""
+    rows = _csv_rows(file)
+    roots = {os.path.abspath(root), os.path.realpath(root)}
+    known = set(ids)
+    label_of: dict[str, str] = {}
+    strangers: list[str] = []
+    repeats: list[str] = []
+    for line, path, label in rows:
+        id_ = _id_of(path, roots)
+        where = f"{printable(path) or 'no path'} (line {line})"
+        if id_ not in known:
+            strangers.append(where)
+        elif id_ in label_of:
+            repeats.append(where)
+        else:
+            label_of[id_] = label
+    if strangers:
+        raise Misuse(
+            f"{file} lists {count(strangers, 'path')} that no image of {root} has: "
+            f"{first_three(strangers)}. Write paths relative to that folder, with their suffix."
+        )
+    if repeats:
+        raise Misuse(
+            f"{file} lists images again in {count(repeats, 'row')}: {first_three(repeats)}. Keep one row per image."
+        )
+    if not any(label_of.values()):
+        raise Misuse(f"{file} has {count(rows, 'row')} but no label in any. Fill the label column for some images.")
+    return label_of
+
+
+def _csv_rows(file: Path) -> list[tuple[int, str, str]]:
+    if not file.is_file():
+        raise Misuse(f"there is no labels file {file}. Give a CSV file with the header path,label.")
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.DictReader(stream, restval="")
+            columns = [column.strip() for column in reader.fieldnames or ()]
+            missing = [column for column in ("path", "label") if column not in columns]
+            if missing:
+                raise Misuse(
+                    f"{file} has no column {' and no column '.join(missing)}. "
+                    "Make its first line the header path,label."
+                )
+            reader.fieldnames = columns
+            return [(reader.line_num, row["path"], row["label"].strip()) for row in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Misuse(f"{file} is not a CSV file in UTF-8 ({error}). Save it again as CSV, UTF-8.") from error
+
+
+def _id_of(path: str, roots: set[str]) -> str:
+    plain = Path(os.path.normpath(path))
+    for root in roots:
+        if plain.is_relative_to(root):
+            return plain.relative_to(root).as_posix()
+    return plain.as_posix()

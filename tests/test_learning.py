@@ -1,0 +1,48 @@
+"""The method learns: on the embedded digits it beats k-means on the same features within a few epochs."""
+
+import pytest
+import torch
+
+from sptnet.data import load_data
+from sptnet.demo import kmeans_scores
+from sptnet.experiment import Experiment
+from sptnet.recipe_book import load_recipe
+from sptnet.run_folder import RunFolder
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
+    config = load_recipe("digits", ["method=simgcd", "simgcd.epochs=8", "training.evaluate_every=8"])
+    data = load_data(config.data)
+    experiment = Experiment(config, RunFolder(tmp_path_factory.mktemp("digits") / "run"), data, tell=lambda line: None)
+    kmeans = kmeans_scores(experiment, data, seed=0)
+    return {"k-means": kmeans, "SimGCD": experiment.run()["unlabelled"]}
+
+
+def test_the_embedded_backbone_is_better_than_chance_and_not_perfect(scores: dict[str, dict[str, float]]) -> None:
+    assert 0.5 < scores["k-means"]["all"] < 0.75
+
+
+def test_simgcd_beats_kmeans(scores: dict[str, dict[str, float]]) -> None:
+    assert scores["SimGCD"]["all"] > scores["k-means"]["all"] + 0.03
+    assert scores["SimGCD"]["old"] > 0.75
+
+
+def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
+    from importlib.resources import files
+
+    from sptnet.backbone import EMBEDDED, EMBEDDED_WEIGHTS, build_backbone
+    from sptnet.knn import knn_accuracy
+    from sptnet.pile import digits
+    from sptnet.views import ImageStore, ViewMaker
+
+    assert (files("sptnet") / "weights" / EMBEDDED_WEIGHTS).stat().st_size <= 3 * 2**20  # type: ignore[attr-defined]
+    backbone, pile = build_backbone(EMBEDDED), digits()
+    store, maker = ImageStore(pile.sources, backbone.pixels), ViewMaker(backbone.pixels)
+    views = maker.normalise(torch.stack([maker.centre_view(store[i]) for i in range(len(pile))]))
+    with torch.inference_mode():
+        features = torch.cat([backbone(part) for part in views.split(256)])
+    readme = (files("sptnet") / "weights" / "README.md").read_text()
+    accuracy = knn_accuracy(features, pile.labels)
+    assert accuracy == pytest.approx(0.8748, abs=2e-3)
+    assert "87.48 %" in readme

@@ -1,0 +1,102 @@
+"""What README shows must work: its commands as printed, and its Python."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import sptnet.cli
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+TINY = [
+    "backbone.name=sptnet_digits_vit",
+    "backbone.image_size=32",
+    "head.hidden=16",
+    "prompt.border=5",
+    "simgcd.epochs=1",
+    "sptnet.epochs=1",
+    "training.batch_size=4",
+]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["sptnet", *arguments])
+    try:
+        sptnet.cli.main()
+    except SystemExit as end:
+        assert end.code in (0, None)
+
+
+def small_image(seed: int) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (40, 50, 3), dtype=np.uint8))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, n in (("photos/otter", 4), ("photos/heron", 4), ("photos/unlabelled", 6), ("more-photos", 2)):
+        (tmp_path / name).mkdir(parents=True)
+        for i in range(n):
+            small_image(i).save(tmp_path / name / f"{i}.jpg")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_first_command_comes_early() -> None:
+    lines = README.splitlines()
+    assert 0 < lines.index("make demo") < 12
+    makefile = (Path(__file__).parent.parent / "Makefile").read_text()
+    for target in ("demo", "test", "lint"):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+        assert f"make {target}" in README
+
+
+def test_the_commands_for_own_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [line for block in blocks("bash") for line in block.splitlines() if "sptnet " in line]
+    commands = [shlex.split(line, comments=True)[1:] for line in lines]
+    train, predict = commands
+    assert (train[0], predict[0]) == ("train", "predict")
+    extra = [part for setting in TINY for part in ("--set", setting)]
+    run(train + extra, monkeypatch)
+    run(predict, monkeypatch)
+    rows = (folder / "sorted.csv").read_text().splitlines()
+    assert len(rows) == 3
+    for name in re.findall(r"`([\w.]+(?:/|\.csv|\.jsonl|\.toml|\.json))`", README.split("## In Python")[0]):
+        assert (folder / "runs/photos" / name).exists(), name
+    assert "sptnet train --resume --out runs/photos" in README
+    run(["train", "--resume", "--out", "runs/photos"], monkeypatch)
+
+
+def test_the_python_example(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = [part for setting in (*TINY, "n_categories=3") for part in ("--set", setting)]
+    run(["train", "sptnet", "--data", "photos", "--out", "runs/demo/sptnet", *settings], monkeypatch)
+    for i, name in enumerate(("one.png", "two.png")):
+        small_image(i).save(name)
+    capsys.readouterr()
+    (example,) = blocks("python")
+    exec(compile(example, "README.md", "exec"), {})  # the example is ours
+    printed = capsys.readouterr().out
+    assert re.search(r"^\['\S+', '\S+'\] \[0\.\d+ +0\.\d+\] 1\.0 1\.0 1\.0$", printed.strip()), printed
+
+
+def test_every_setting_that_readme_names_exists() -> None:
+    from sptnet.recipe_book import all_keys, load_recipe
+
+    named = set(re.findall(r"`(?:--set )?((?:data|prompt|sptnet|backbone)\.[a-z_]+)", README))
+    assert len(named) > 6
+    assert named <= set(all_keys())
+    strategies = re.search(r"sptnet\.strategy=`: (.*?)\n\* ", README, re.DOTALL)
+    kinds = re.search(r"prompt\.kind=`: (.*?); `prompt", README, re.DOTALL)
+    assert strategies is not None
+    assert kinds is not None
+    for kind in re.findall(r"`([a-z+]+)`", kinds.group(1)):
+        load_recipe("sptnet", [f"prompt.kind={kind}"])
+    for strategy in re.findall(r"`([a-z]+(?:-[a-z]+)*)`", strategies.group(1)):
+        if strategy not in ("epoch", "continuous"):
+            load_recipe("sptnet", [f"sptnet.strategy={strategy}"])
