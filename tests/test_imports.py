@@ -34,6 +34,7 @@ ORDER = [
     # the model: prompts, backbone, head
     "sptnet.prompts",
     "sptnet.weights_file",
+    "sptnet.fetch",
     "sptnet.class_token",
     "sptnet.backbone",
     "sptnet.head",

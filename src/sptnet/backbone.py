@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from sptnet.class_token import class_token_of_block
 from sptnet.errors import Failure, Misuse
+from sptnet.fetch import where_weights_are
 from sptnet.pixels import PixelFormat
 from sptnet.weights_file import read_weights
 
@@ -28,6 +29,10 @@ EMBEDDED_ARCHITECTURE: dict[str, Any] = {
     "depth": 4,
     "num_heads": 3,
 }
+WAYS_OUT = (
+    "Ways out: connect to the network and try again; give a local file with --set backbone.weights=FILE; or, for small "
+    f"drawings, use the embedded backbone with --set backbone.name={EMBEDDED}."
+)
 
 
 class Backbone(nn.Module):
@@ -140,16 +145,15 @@ def _check_size(image_size: int, patch_size: int) -> None:
 
 
 def _create(name: str, image_size: int, download: bool) -> VisionTransformer:
+    source = where_weights_are(name, WAYS_OUT) if download else {}
     try:
-        vit = timm.create_model(name, pretrained=download, num_classes=0, img_size=image_size)
+        vit = timm.create_model(
+            name, pretrained=download, pretrained_cfg_overlay=source, num_classes=0, img_size=image_size
+        )
     except (OSError, RuntimeError) as error:
         if not download:
             raise Misuse(f"{name} cannot be built at {image_size} px: {error}.") from error
-        raise Failure(
-            f"the weights of {name} could not be downloaded. Ways out: connect to the network and try again; give a "
-            f"local file with --set backbone.weights=FILE; or, for small drawings, use the embedded backbone with "
-            f"--set backbone.name={EMBEDDED}."
-        ) from error
+        raise Failure(f"the weights of {name} could not be downloaded ({error}). {WAYS_OUT}") from error
     if not isinstance(vit, VisionTransformer) or vit.cls_token is None or vit.global_pool != "token":
         raise _not_a_vit(name)
     return vit
