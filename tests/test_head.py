@@ -10,15 +10,6 @@ from sptnet.head import PrototypeHead
 DIM, CATEGORIES, HIDDEN, BOTTLENECK = 6, 5, 7, 4
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tensors this small only wait for one another on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def generator(seed):
     return torch.Generator().manual_seed(seed)
 

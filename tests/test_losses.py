@@ -26,15 +26,6 @@ PARTS = (
 HALF_TYPES = (torch.float16, torch.bfloat16)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tensors this small only wait for one another on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 # --- oracles: lists of Python floats, one row per view, all first views before all second views ---
 
 

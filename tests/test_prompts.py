@@ -28,15 +28,6 @@ GRIDS = [
 BORDERS = [(16, 1), (16, 7), (15, 7), (28, 6), ((16, 40), 3), ((40, 16), 7), ((21, 30), 10)]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tensors this small only wait for one another on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 # --- oracles: one pixel at a time ---
 
 
