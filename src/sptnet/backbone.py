@@ -70,13 +70,27 @@ class Backbone(nn.Module):
         tokens: Float[Tensor, "depth n dim"] | None = None,
     ) -> Float[Tensor, "batch dim"]:
         """Class token after the final norm; `tokens` are deep prompt tokens, fresh ones for every block."""
+        return self.finish(self.enter_last_block(images, tokens), tokens)
+
+    def enter_last_block(
+        self,
+        images: Float[Tensor, "batch 3 height width"],
+        tokens: Float[Tensor, "depth n dim"] | None = None,
+    ) -> Float[Tensor, "batch length dim"]:
+        """All tokens as they enter the last block: whatever fine-tuning of that block leaves unchanged."""
         vit = self.vit
-        x = vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(images))))
+        x: Tensor = vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(images))))
         for i, block in enumerate(vit.blocks[:-1]):
             x = block(x) if tokens is None else without_tokens(block(with_tokens(x, tokens[i])), len(tokens[i]))
+        return x
+
+    def finish(
+        self, x: Float[Tensor, "batch length dim"], tokens: Float[Tensor, "depth n dim"] | None = None
+    ) -> Float[Tensor, "batch dim"]:
+        """The last block and the final norm, for the class token alone."""
         if tokens is not None:
             x = with_tokens(x, tokens[-1])
-        features: Tensor = vit.norm(class_token_of_block(vit.blocks[-1], x))[:, 0]
+        features: Tensor = self.vit.norm(class_token_of_block(self.vit.blocks[-1], x))[:, 0]
         return features
 
 

@@ -18,12 +18,32 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+Source = Literal[
+    "digits",
+    "folder",
+    "domains",
+    "cifar10",
+    "cifar100",
+    "imagenet100",
+    "imagenet1k",
+    "cub",
+    "cars",
+    "aircraft",
+    "herbarium19",
+    "domainnet",
+    "pacs",
+    "fashion_mnist",
+]
+
+
 class Data(Section):
-    source: Literal["digits", "folder"] = "folder"
+    source: Source = Field("folder", description="a benchmark by name, a folder, or a folder of domains")
     folder: str | None = Field(None, description="folder of images; `--data` sets it")
     labels: str | None = Field(None, description="CSV of path,label instead of sub-folder names")
     split: str | None = Field(None, description="a split.json to use instead of drawing one")
     unlabelled: str = Field("unlabelled", description="sub-folder that holds the unsorted images")
+    labelled_domain: str | None = Field(None, description="of a folder of domains, the one with labels")
+    unlabelled_domains: Names = Field([], description="domains trained on without labels; all others are unseen")
     known_classes: int | Names | None = Field(None, description="a number or a list of names")
     labelled_share: Share = Field(0.5, description="share of the known classes' images that keep their label")
     split_seed: int = Field(0, ge=0)
@@ -111,6 +131,7 @@ class Training(Section):
 class Config(Section):
     method: str = "sptnet"
     n_categories: Count | None = Field(None, description="known + new; the true number where it is known")
+    category_factor: Positive = Field(1.0, description="times the true number, to try a wrong one; or give n_categories")
     seed: Annotated[int, Field(ge=0)] = 0
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
     precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"

@@ -25,9 +25,12 @@ class Pile:
     given: npt.NDArray[np.bool_] | None
     """Whether the learner may see the label; None leaves that to the split (every truth is known)."""
     test: npt.NDArray[np.bool_]
+    domains: tuple[str, ...] | None = None
+    """The domain of every image (photo, sketch, ...), where the pile is made of domains."""
 
     def __post_init__(self) -> None:
-        columns = {"sources": self.sources, "labels": self.labels, "test": self.test, "given": self.given}
+        columns = {"sources": self.sources, "labels": self.labels, "test": self.test}
+        columns |= {"given": self.given, "domains": self.domains}
         for column, values in columns.items():
             if values is not None and len(values) != len(self.ids):
                 raise Misuse(f"the pile has {len(self.ids)} ids but {len(values)} {column}. Give one for each image.")
@@ -59,6 +62,7 @@ class Pile:
             labels=self.labels[chosen],
             given=None if self.given is None else self.given[chosen],
             test=self.test[chosen],
+            domains=None if self.domains is None else tuple(self.domains[i] for i in chosen),
         )
 
 
