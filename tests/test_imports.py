@@ -20,6 +20,7 @@ ORDER = [
     "sptnet.wording",
     "sptnet.seeds",
     "sptnet.files",
+    "sptnet.interrupt",
     # images, who is labelled, views
     "sptnet.images",
     "sptnet.pile",

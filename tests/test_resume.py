@@ -489,6 +489,32 @@ def test_ctrl_c_at_a_terminal_reaches_the_workers_too(command, train_words, tmp_
     assert process.said.count("Go on with: sptnet train --resume") == 1
 
 
+def test_ctrl_c_during_a_destructor_is_not_lost(command, train_words, tmp_path):
+    """Python drops what a signal handler raises there; the next step must stop all the same."""
+
+    def prepare():
+        import sptnet.training
+
+        class Leaving:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.01)  # the handler runs here
+
+        made = sptnet.training.EpochBatches
+
+        def interrupted(*words):
+            Leaving()
+            return made(*words)
+
+        sys.unraisablehook = lambda _: None
+        sptnet.training.EpochBatches = interrupted
+
+    process = command([*train_words, "--set", "simgcd.epochs=1000", "--out", str(tmp_path / "run")], prepare)
+    assert process.wait() == 130, process.said
+    assert process.said.count("Go on with: sptnet train --resume") == 1
+    assert "epoch 1/" not in process.said
+
+
 def test_ctrl_c_before_there_is_a_run_promises_nothing(command, train_words, tmp_path):
     """What is printed must work: there is nothing to resume while the images are still being read."""
 

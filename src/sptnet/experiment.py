@@ -3,7 +3,7 @@
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from sptnet.data import LoadedData, load_data, resolve_n_categories
 from sptnet.device import choose_compute
 from sptnet.errors import Failure, Misuse
 from sptnet.head import PrototypeHead
+from sptnet.interrupt import noted_interrupts
 from sptnet.loader import iterate_centre_views, n_workers
 from sptnet.methods import stages_of
 from sptnet.model import GcdModel
@@ -100,10 +101,11 @@ class Experiment:
             write_split(self.data.split, self.data.pile, folder.split_file)
         self._write_facts(command, resume)
         start = time.perf_counter()
-        for number, plan in enumerate(self.stages):
-            if checkpoint is None or checkpoint.stage <= number:
-                self._train_stage(number, plan, checkpoint)
-                checkpoint = None
+        with noted_interrupts() as check_interrupt:
+            for number, plan in enumerate(self.stages):
+                if checkpoint is None or checkpoint.stage <= number:
+                    self._train_stage(number, plan, checkpoint, check_interrupt)
+                    checkpoint = None
         return self._finish(time.perf_counter() - start)
 
     def _check_settings(self) -> None:
@@ -137,7 +139,9 @@ class Experiment:
         labels[split.labelled] = split.target[split.labelled]
         return TrainingData(self.store, self.maker, labels, split.labelled, split.unlabelled, pile.ids)
 
-    def _train_stage(self, number: int, plan: StagePlan, checkpoint: Checkpoint | None) -> None:
+    def _train_stage(
+        self, number: int, plan: StagePlan, checkpoint: Checkpoint | None, check_interrupt: Callable[[], None]
+    ) -> None:
         folder, training = self.run_folder, self.config.training
         if number > 0 and checkpoint is not None:
             self.model = load_model(folder.model_of_stage(self.stages[number - 1].name))[0].to(self.compute.device)
@@ -163,9 +167,13 @@ class Experiment:
             trainer.restore(checkpoint)
             self.best = tuple(checkpoint.facts["best"]) if checkpoint.facts["best"] else None  # type: ignore[assignment]
         with bar(plan.name, plan.epochs) as update:
+
+            def on_step(done: int, total: int) -> None:
+                update(trainer.epoch + done / total)
+                check_interrupt()
+
             while trainer.epoch < plan.epochs:
-                epoch = trainer.epoch
-                report = trainer.run_epoch(lambda done, total, e=epoch: update(e + done / total))  # type: ignore[misc]
+                report = trainer.run_epoch(on_step)
                 line = self._epoch_line(number, plan, report)
                 self._keep_best(line, plan, prompt)
                 folder.add_metrics(line)
