@@ -48,6 +48,7 @@ class Data(Section):
     labelled_share: Share = Field(0.5, description="share of the known classes' images that keep their label")
     split_seed: int = Field(0, ge=0)
     holdout_share: Share = Field(0.0, description="share of the labelled images kept aside for model selection")
+    check_counts: bool = Field(True, description="compare a benchmark's number of images with the published one")
     max_unreadable: Share = Field(0.01, description="share of unreadable images that is still skipped")
 
 
@@ -68,6 +69,10 @@ class Views(Section):
     flip: Share = 0.5
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
     cache_mb: Annotated[int, Field(ge=0)] = Field(1024, description="memory for decoded images")
+    bank: Annotated[int, Field(ge=0)] = Field(
+        0, description="fixed views an image, tokens kept on disk; 0: fresh views"
+    )
+    bank_folder: str | None = Field(None, description="where the token bank is kept; in the run if not given")
 
 
 class PromptSettings(Section):
@@ -131,7 +136,9 @@ class Training(Section):
 class Config(Section):
     method: str = "sptnet"
     n_categories: Count | None = Field(None, description="known + new; the true number where it is known")
-    category_factor: Positive = Field(1.0, description="times the true number, to try a wrong one; or give n_categories")
+    category_factor: Positive = Field(
+        1.0, description="times the true number, to try a wrong one; or give n_categories"
+    )
     seed: Annotated[int, Field(ge=0)] = 0
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
     precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"

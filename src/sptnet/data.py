@@ -1,8 +1,12 @@
 """From the data settings of a run to its pile and its split."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from sptnet.config import Data
+from sptnet.datasets import DATASETS, read_data_set
+from sptnet.datasets.counts import check_counts
+from sptnet.datasets.domains import read_domains
 from sptnet.errors import Misuse
 from sptnet.folder import read_folder
 from sptnet.images import UnreadableImage
@@ -25,20 +29,24 @@ def load_data(settings: Data, tell: Say = say) -> LoadedData:
     pile, unreadable = load_pile(settings, tell)
     if settings.split is not None:
         return LoadedData(pile, read_split(settings.split, pile), unreadable)
-    split = make_split(
-        pile, settings.known_classes, settings.labelled_share, settings.split_seed, settings.holdout_share
-    )
-    return LoadedData(pile, split, unreadable)
+    return LoadedData(pile, split_pile(settings, pile), unreadable)
+
+
+def split_pile(settings: Data, pile: Pile) -> Split:
+    """The split that the settings ask for; a benchmark brings its own known classes and labelled domain."""
+    benchmark = DATASETS.get(settings.source)
+    known, domain = settings.known_classes, settings.labelled_domain
+    if benchmark is not None:
+        known = benchmark.n_known if known is None else known
+        domain = domain or benchmark.labelled_domain
+    return make_split(pile, known, settings.labelled_share, settings.split_seed, settings.holdout_share, domain)
 
 
 def load_pile(
     settings: Data, tell: Say = say, limit_flag: str = "--set data.max_unreadable="
 ) -> tuple[Pile, list[UnreadableImage]]:
-    if settings.source == "digits":
-        return digits(), []
-    if settings.folder is None:
-        raise Misuse("no images given. Give a folder with --data DIR.")
-    pile = read_folder(settings.folder, settings.labels, settings.unlabelled)
+    """The pile without the images that cannot be read, and those."""
+    pile = read_pile(settings)
     pile, unreadable = drop_unreadable(pile, settings.max_unreadable, tracker("reading images"), limit_flag)
     for problem in unreadable[:10]:
         tell(f"skipped {printable(problem.name)}: {problem.reason}")
@@ -47,18 +55,39 @@ def load_pile(
     return pile, unreadable
 
 
-def resolve_n_categories(asked: int | None, split: Split) -> int:
-    """The number asked for, or the true number where every image's truth is known."""
-    if asked is not None:
-        if asked < split.n_known:
-            raise Misuse(
-                f"n_categories is {asked}, but {split.n_known} categories are known already. "
-                f"Give at least {split.n_known}: the known ones plus those to discover."
-            )
-        return asked
-    if (split.target < 0).any():
+def read_pile(settings: Data) -> Pile:
+    if settings.source == "digits":
+        return digits()
+    if settings.folder is None:
+        raise Misuse("no images given. Give a folder with --data DIR.")
+    if settings.source == "folder":
+        return read_folder(settings.folder, settings.labels, settings.unlabelled)
+    if settings.labels is not None:
+        raise Misuse(f"data.labels is for folders, but data.source is {settings.source}. Leave one of them out.")
+    if settings.source == "domains":
+        if settings.labelled_domain is None:
+            raise Misuse("which domain has the labels? Name it with --set data.labelled_domain=NAME.")
+        return read_domains(Path(settings.folder), settings.labelled_domain, tuple(settings.unlabelled_domains))
+    pile = read_data_set(settings.source, Path(settings.folder))
+    if settings.check_counts:
+        check_counts(DATASETS[settings.source], pile)
+    return pile
+
+
+def resolve_n_categories(asked: int | None, factor: float, split: Split) -> int:
+    """The number asked for, or the true number (times a factor) where every image's truth is known."""
+    if asked is not None and factor != 1:
+        raise Misuse("n_categories and category_factor exclude each other. Give one of them.")
+    if asked is None and (split.target < 0).any():
         raise Misuse(
             f"how many categories are there? {split.n_known} are known; give the number with the new ones, "
             f"such as --set n_categories={split.n_known + 5}."
         )
-    return len(split.classes)
+    n_categories = round(factor * len(split.classes)) if asked is None else asked
+    if n_categories < split.n_known:
+        name = "n_categories" if asked is not None else f"category_factor {factor:g} times {len(split.classes)}"
+        raise Misuse(
+            f"{name} is {n_categories}, but {split.n_known} categories are known already. "
+            f"Give at least {split.n_known}: the known ones plus those to discover."
+        )
+    return n_categories

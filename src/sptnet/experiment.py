@@ -4,6 +4,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 
 from sptnet.backbone import build_backbone
 from sptnet.categories import category_names, write_category_pictures, write_predictions
-from sptnet.checkpoint import Checkpoint, frozen_digest, load_checkpoint, newest_checkpoint, save_checkpoint
+from sptnet.checkpoint import Checkpoint, digest, frozen_digest, load_checkpoint, newest_checkpoint, save_checkpoint
 from sptnet.config import Config, PromptSettings
 from sptnet.data import LoadedData, load_data, resolve_n_categories
 from sptnet.device import choose_compute
@@ -30,9 +31,10 @@ from sptnet.progress import Say, bar, duration, say
 from sptnet.readable import fingerprint
 from sptnet.run_folder import RunFolder
 from sptnet.sampler import check_batch_size
-from sptnet.scoring import Outputs, run_model, score
+from sptnet.scoring import Outputs, run_model, score_sets
 from sptnet.seeds import seed_of, seeded
 from sptnet.split import write_split
+from sptnet.token_bank import TokenBank
 from sptnet.training import EpochReport, StageTrainer, TrainingData
 from sptnet.views import ImageStore, ViewMaker
 from sptnet.wording import listed
@@ -51,8 +53,8 @@ class Experiment:
         self.compute = choose_compute(config.device, config.precision)
         self.data = data or load_data(config.data, tell)
         split = self.data.split
-        n_categories = resolve_n_categories(config.n_categories, split)
-        self.config = config.model_copy(update={"n_categories": n_categories})
+        n_categories = resolve_n_categories(config.n_categories, config.category_factor, split)
+        self.config = config.model_copy(update={"n_categories": n_categories, "category_factor": 1.0})
         if config.training.select == "best-old-holdout" and len(split.holdout) == 0:
             raise Misuse(
                 "training.select=best-old-holdout needs labelled images kept aside. Give a share of them, "
@@ -113,6 +115,11 @@ class Experiment:
         split = self.data.split
         check_batch_size(len(split.labelled) + len(split.unlabelled), self.config.training.batch_size)
         self.model.group("model")
+        if self.config.views.bank and self.config.backbone.trainable_blocks > 1:
+            raise Misuse(
+                "a token bank holds what enters the last block, so only that block may train. Leave one of "
+                "views.bank and backbone.trainable_blocks out."
+            )
         for plan in self.stages:
             self._attach_prompt(plan)
 
@@ -139,6 +146,24 @@ class Experiment:
         labels[split.labelled] = split.target[split.labelled]
         return TrainingData(self.store, self.maker, labels, split.labelled, split.unlabelled, pile.ids)
 
+    def _token_bank(self) -> TokenBank | None:
+        """Opened anew for each stage: SPTNet's raw views find what SimGCD's filled in."""
+        views, backbone = self.config.views, self.model.backbone
+        if views.bank == 0:
+            return None
+        folder = Path(views.bank_folder) if views.bank_folder else self.run_folder.path / "tokens"
+        last_block = f"vit.blocks.{backbone.depth - 1}."
+        weights = {name: value for name, value in backbone.state_dict().items() if not name.startswith(last_block)}
+        blank = torch.zeros(1, 3, *(backbone.pixels.image_size,) * 2, device=self.compute.device)
+        with torch.no_grad():
+            length = backbone.enter_last_block(blank).shape[1]
+        key = f"{digest(weights)} {self.fingerprint} {backbone.pixels} {views.crop_ratio} {views.flip}"
+        return TokenBank(folder, len(self.data.pile), views.bank, length, backbone.dim, key)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.data.pile)
+
     def _train_stage(
         self, number: int, plan: StagePlan, checkpoint: Checkpoint | None, check_interrupt: Callable[[], None]
     ) -> None:
@@ -155,6 +180,7 @@ class Experiment:
             batch_size=training.batch_size,
             seed=self.config.seed,
             workers=self.workers,
+            bank=self._token_bank(),
         )
         frozen = frozen_digest(self.model, set(trainer.trained_names()))
         self.best = None
@@ -198,20 +224,18 @@ class Experiment:
         line: dict[str, Any] = {"stage": plan.name, "stage_number": number, **vars(report)}
         training, split = self.config.training, self.data.split
         if report.epoch % training.evaluate_every == 0 or report.epoch == plan.epochs:
-            line["scores"] = self._scores(self.outputs(np.concatenate([split.unlabelled, split.test])))
+            scored = np.concatenate([split.unlabelled, split.test])
+            line["scores"] = self._scores(self.outputs(scored), scored)
         if len(split.holdout):
             predicted = self.outputs(split.holdout).categories
             line["old_holdout"] = float((predicted == split.target[split.holdout]).mean())
         return line
 
-    def _scores(self, outputs: Outputs) -> dict[str, Any]:
-        """Each set of images under its own name: the unlabelled training images, and the test split if any."""
-        split = self.data.split
-        n, n_known, predicted = len(split.unlabelled), split.n_known, outputs.categories
-        scores = {"unlabelled": score(split.target[split.unlabelled], predicted[:n], n_known)}
-        if len(split.test):
-            scores["test"] = score(split.target[split.test], predicted[n:], n_known)
-        return {name: value for name, value in scores.items() if value}
+    def _scores(self, outputs: Outputs, indices: npt.NDArray[np.int64]) -> dict[str, Any]:
+        """The scores of every set of images, from the outputs of the images at these indices."""
+        predicted = np.full(len(self.data.pile), -1, dtype=np.int64)
+        predicted[indices] = outputs.categories
+        return score_sets(self.data.pile, self.data.split, predicted)
 
     def outputs(self, indices: npt.NDArray[np.int64], prompted: bool = True) -> Outputs:
         size = max(64, self.config.training.batch_size)
@@ -242,8 +266,7 @@ class Experiment:
         outputs = self.outputs(np.arange(len(pile)))
         write_predictions(folder.predictions_file, pile, split, self.names, outputs)
         write_category_pictures(folder.path / "categories", pile, self.names, outputs)
-        chosen = np.concatenate([split.unlabelled, split.test])
-        scores = self._scores(Outputs(outputs.features[chosen], outputs.logits[chosen]))
+        scores = self._scores(outputs, np.arange(len(pile)))
         facts = self.run_folder.facts()
         facts.update(status="finished", finished=now(), scores=scores)
         facts["seconds"] = facts.get("seconds", 0.0) + seconds
@@ -255,8 +278,7 @@ class Experiment:
 
     def _write_facts(self, command: Sequence[str], resume: bool) -> None:
         facts = self.run_folder.facts() if resume else {}
-        data = fingerprint(self.data.pile)
-        if facts and facts["data"]["fingerprint"] != data:
+        if facts and facts["data"]["fingerprint"] != self.fingerprint:
             raise Misuse("the images are not those this run began with. Restore them, or begin again with --overwrite.")
         unreadable = [{"image": p.name, "reason": p.reason} for p in self.data.unreadable]
         facts |= {
@@ -270,7 +292,7 @@ class Experiment:
             | {"python": platform.python_version()},
             "data": {
                 "name": self.data.pile.name,
-                "fingerprint": data,
+                "fingerprint": self.fingerprint,
                 "images": len(self.data.pile),
                 "labelled": len(self.data.split.labelled),
                 "unlabelled": len(self.data.split.unlabelled),

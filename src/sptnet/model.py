@@ -55,6 +55,13 @@ class GcdModel(nn.Module):
         features = self.backbone(self.prompt(images), tokens)
         return features
 
+    def finish(
+        self, tokens: Float[Tensor, "n length dim"]
+    ) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
+        """Projections and logits of raw views of which the tokens that enter the last block are known."""
+        projections, logits = self.head(self.backbone.finish(tokens))
+        return projections, logits
+
     def forward(
         self, images: Float[Tensor, "n 3 h w"], prompted: bool = True
     ) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:

@@ -31,6 +31,11 @@ class Phase:
         """How many draws of an image this phase needs: the second is not made for nothing."""
         return 1 + max(view.draw for view in self.views)
 
+    @property
+    def prompted_draws(self) -> frozenset[int]:
+        """The draws whose pixels are needed in any case, because prompts are added to them."""
+        return frozenset(view.draw for view in self.views if view.prompted)
+
 
 RAW = Phase("raw", frozenset({"model"}), (View(0, False), View(1, False)))
 PROMPT = Phase("prompt", frozenset({"prompt"}), (View(0, True), View(1, True)))  # the paper's stage one

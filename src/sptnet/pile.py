@@ -29,7 +29,7 @@ class Pile:
     """The domain of every image (photo, sketch, ...), where the pile is made of domains."""
 
     def __post_init__(self) -> None:
-        columns = {"sources": self.sources, "labels": self.labels, "test": self.test}
+        columns: dict[str, Any] = {"sources": self.sources, "labels": self.labels, "test": self.test}
         columns |= {"given": self.given, "domains": self.domains}
         for column, values in columns.items():
             if values is not None and len(values) != len(self.ids):

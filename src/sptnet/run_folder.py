@@ -19,7 +19,7 @@ from sptnet.recipe_book import read_config, to_toml
 
 OWN = (
     *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*"),
-    *("checkpoints", "categories", "model", "model.*", "model-*", "best-*"),
+    *("checkpoints", "categories", "model", "model.*", "model-*", "best-*", "tokens"),
 )
 
 

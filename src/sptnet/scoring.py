@@ -13,6 +13,8 @@ from sptnet.device import Compute
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.metrics import nmi_ari, split_accuracy
 from sptnet.model import GcdModel
+from sptnet.pile import Pile
+from sptnet.split import Split
 
 
 @dataclass(frozen=True)
@@ -67,3 +69,42 @@ def score(truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], n_know
         "ari": ari,
         "images": int(known_truth.sum()),
     }
+
+
+def scored_sets(pile: Pile, split: Split) -> dict[str, npt.NDArray[np.int64]]:
+    """Every set of images that is scored, under its own name: the unlabelled training images, the test images.
+
+    In a pile of domains, also the unlabelled images of each, and of the unseen domains each instead of all together.
+    """
+    sets = {"unlabelled": split.unlabelled}
+    if pile.domains is None:
+        return sets | ({"test": split.test} if len(split.test) else {})
+    domains = np.array(pile.domains)
+    for part in (split.unlabelled, split.test):
+        for name in dict.fromkeys(domains[part].tolist()):
+            sets[name] = part[domains[part] == name]
+    return sets
+
+
+def score_sets(pile: Pile, split: Split, predicted: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """The scores of every set, each matched on its own; `predicted` has an entry for every image of the pile."""
+    scores = {}
+    for name, indices in scored_sets(pile, split).items():
+        scores[name] = score(split.target[indices], predicted[indices], split.n_known)
+    if pile.domains is not None:
+        unseen = [scores[name] for name in dict.fromkeys(pile.domains[i] for i in split.test) if scores[name]]
+        if len(unseen) > 1:
+            scores["unseen, mean"] = mean_scores(unseen)
+    return {name: values for name, values in scores.items() if values}
+
+
+def mean_scores(scores: list[dict[str, Any]]) -> dict[str, Any]:
+    """The plain mean of each number over several sets; the images are added up."""
+    mean: dict[str, Any] = {}
+    for key, first in scores[0].items():
+        values = [one[key] for one in scores]
+        if isinstance(first, dict):
+            mean[key] = mean_scores(values)
+        else:
+            mean[key] = sum(values) if key == "images" else float(np.mean(values))
+    return mean

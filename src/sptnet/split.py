@@ -65,8 +65,12 @@ def make_split(
     labelled_share: float = 0.5,
     seed: int = 0,
     holdout_share: float = 0.0,
+    labelled_domain: str | None = None,
 ) -> Split:
-    """Follow the labels the pile gives, or draw a labelled share of the known classes as benchmarks do."""
+    """Follow the labels the pile gives, or draw a labelled share of the known classes as benchmarks do.
+
+    In a pile of domains, labels come from `labelled_domain` alone.
+    """
     if not 0 <= seed < 2**32 - 1:
         raise Misuse(f"the seed {seed} cannot be used. Give a whole number from 0 to {2**32 - 2}.")
     if not 0 <= holdout_share < 1:
@@ -74,7 +78,8 @@ def make_split(
     if pile.given is None:
         known = _known_of_benchmark(pile, known_classes)
         classes, target = _order_classes(pile, known)
-        labelled = _draw_labelled(target, pile.test, len(known), labelled_share, seed)
+        may_be_labelled = ~pile.test & _in_domain(pile, labelled_domain)
+        labelled = _draw_labelled(target, may_be_labelled, len(known), labelled_share, seed)
     else:
         known = _known_of_given(pile, pile.given, known_classes)
         classes, target = _order_classes(pile, known)
@@ -96,6 +101,16 @@ def make_split(
         holdout=holdout,
         test=np.flatnonzero(pile.test),
     )
+
+
+def _in_domain(pile: Pile, domain: str | None) -> npt.NDArray[np.bool_]:
+    if domain is None:
+        return np.ones(len(pile), dtype=np.bool_)
+    inside = np.array([other == domain for other in pile.domains or ()], dtype=np.bool_)
+    if not inside.any():
+        found = listed(sorted(set(pile.domains or ()))) or "none"
+        raise Misuse(f"{pile.name} has no images of a domain {printable(domain)}. Its domains: {found}.")
+    return inside
 
 
 def _known_of_benchmark(pile: Pile, known_classes: Sequence[str] | int | None) -> tuple[str, ...]:
@@ -168,11 +183,11 @@ def _targets(pile: Pile, classes: tuple[str, ...]) -> npt.NDArray[np.int64]:
 
 
 def _draw_labelled(
-    target: npt.NDArray[np.int64], test: npt.NDArray[np.bool_], n_known: int, share: float, seed: int
+    target: npt.NDArray[np.int64], allowed: npt.NDArray[np.bool_], n_known: int, share: float, seed: int
 ) -> Indices:
     if not 0 < share <= 1:
         raise Misuse(f"the labelled share {share} lies outside (0, 1]. Give a share such as 0.5.")
-    candidates = np.flatnonzero((target >= 0) & (target < n_known) & ~test)
+    candidates = np.flatnonzero((target >= 0) & (target < n_known) & allowed)
     if len(candidates) == 0:
         return candidates
     # This very call makes the draw that published results were obtained with.

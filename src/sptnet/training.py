@@ -19,6 +19,7 @@ from sptnet.model import GcdModel, Group
 from sptnet.phases import Phase, StagePlan
 from sptnet.sampler import balanced_batches, n_batches
 from sptnet.seeds import seed_of
+from sptnet.token_bank import TokenBank
 from sptnet.views import Batch, EpochBatches, ImageStore, ViewMaker
 
 
@@ -64,17 +65,46 @@ def parameter_groups(parameters: list[nn.Parameter], weight_decay: float) -> lis
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
 
 
-def step_loss(model: GcdModel, batch: Batch, phase: Phase, plan: StagePlan, epoch: int, compute: Compute) -> GcdLoss:
+def step_loss(
+    model: GcdModel,
+    batch: Batch,
+    phase: Phase,
+    plan: StagePlan,
+    epoch: int,
+    compute: Compute,
+    bank: TokenBank | None = None,
+) -> GcdLoss:
     """The objective on the pair of views that the phase asks for."""
     one, two = phase.views
     with compute.autocast():
-        if one.prompted == two.prompted:
+        if bank is not None:
+            halves = [
+                model(batch.draws[view.draw], True)
+                if view.prompted
+                else model.finish(banked_tokens(model, batch, view.draw, bank, compute))
+                for view in phase.views
+            ]
+            projections, logits = (torch.cat(parts) for parts in zip(*halves, strict=True))
+        elif one.prompted == two.prompted:
             both = torch.cat([batch.draws[one.draw], batch.draws[two.draw]])
             projections, logits = model(both, one.prompted)
         else:
             halves = [model(batch.draws[view.draw], view.prompted) for view in phase.views]
             projections, logits = (torch.cat(parts) for parts in zip(*halves, strict=True))
     return plan.objective(projections, logits, batch.labels, batch.labelled, epoch)
+
+
+@torch.no_grad()
+def banked_tokens(model: GcdModel, batch: Batch, draw: int, bank: TokenBank, compute: Compute) -> Tensor:
+    """The tokens of a raw draw as they enter the last block: from the bank, filled in where it lacks them."""
+    views, made = batch.banked[draw].views, batch.banked[draw].made
+    missing = torch.from_numpy(~bank.filled(batch.indices, views))
+    if missing.any():
+        pixels = batch.draws[draw][missing[made].to(compute.device)]
+        fresh = model.backbone.enter_last_block(pixels).half().cpu()
+        bank.write(batch.indices[missing], views[missing], fresh)
+    # Also fresh tokens go through float16, so that a step does not depend on what the bank held before.
+    return bank.read(batch.indices, views).to(compute.device).float()
 
 
 class StageTrainer:
@@ -91,7 +121,9 @@ class StageTrainer:
         batch_size: int,
         seed: int,
         workers: int = 0,
+        bank: TokenBank | None = None,
     ):
+        self.bank = bank
         self.model, self.plan, self.data, self.compute = model, plan, data, compute
         self.stage, self.batch_size, self.seed, self.workers = stage, batch_size, seed, workers
         self.batches = n_batches(data.n_images, batch_size)
@@ -112,8 +144,9 @@ class StageTrainer:
         seed = seed_of(self.seed, "epoch", self.stage, epoch)
         data = self.data
         batches = balanced_batches(data.labelled, data.unlabelled, self.batch_size, seed)
-        draws = [phase.draws for phase in self.phases_of(epoch)]
-        return EpochBatches(data.store, data.maker, data.labels, batches, draws, seed)
+        phases = self.phases_of(epoch)
+        draws, whole = [phase.draws for phase in phases], [phase.prompted_draws for phase in phases]
+        return EpochBatches(data.store, data.maker, data.labels, batches, draws, seed, self.bank, whole)
 
     def run_epoch(self, on_step: Callable[[int, int], None] = lambda done, total: None) -> EpochReport:
         """Trains the next epoch and counts it."""
@@ -136,7 +169,8 @@ class StageTrainer:
         """One step of one phase; returns every part of the loss."""
         self.set_learning_rates(self.epoch * self.batches + number)
         self.model.train_only(phase.trains)
-        loss = step_loss(self.model, batch.to(self.compute.device), phase, self.plan, self.epoch, self.compute)
+        on_device = batch.to(self.compute.device)
+        loss = step_loss(self.model, on_device, phase, self.plan, self.epoch, self.compute, self.bank)
         parts = {name: float(value.detach()) for name, value in loss.parts().items()}
         if not np.isfinite(parts["total"]):
             self.stop_at_bad_loss(batch, parts, number)

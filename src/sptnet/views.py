@@ -1,14 +1,14 @@
 """Views: from stored images to the tensors a step trains on or a score is taken from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, Int64, UInt8
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -17,6 +17,7 @@ from torchvision.transforms import v2
 from sptnet.images import read_image
 from sptnet.pixels import PixelFormat
 from sptnet.seeds import seed_of, seeded
+from sptnet.token_bank import TokenBank
 
 Source = Path | Image.Image | npt.NDArray[Any]
 
@@ -72,6 +73,14 @@ class ViewMaker:
 
 
 @dataclass(frozen=True)
+class BankedDraw:
+    """One draw of a batch as views of the token bank, and for which of its images pixels were made."""
+
+    views: Int64[Tensor, " b"]
+    made: Bool[Tensor, " b"]
+
+
+@dataclass(frozen=True)
 class Batch:
     """One training step's images: `draws[i]` is the i-th random view of all of them, normalised."""
 
@@ -79,23 +88,31 @@ class Batch:
     labels: Tensor
     labelled: Tensor
     indices: Tensor
+    banked: list[BankedDraw] = field(default_factory=list)
+    """With a token bank: which of its views each draw is. Draws then hold pixels only where `made` says so."""
 
     def to(self, device: torch.device) -> "Batch":
         def move(x: Tensor) -> Tensor:
             return x.to(device, non_blocking=True)
 
-        return Batch([move(d) for d in self.draws], move(self.labels), move(self.labelled), self.indices)
+        return replace(
+            self, draws=[move(d) for d in self.draws], labels=move(self.labels), labelled=move(self.labelled)
+        )
 
     def pin_memory(self) -> "Batch":
-        return Batch(
-            [d.pin_memory() for d in self.draws], self.labels.pin_memory(), self.labelled.pin_memory(), self.indices
+        return replace(
+            self,
+            draws=[d.pin_memory() for d in self.draws],
+            labels=self.labels.pin_memory(),
+            labelled=self.labelled.pin_memory(),
         )
 
 
 class EpochBatches(Dataset[Batch]):
     """The batches of one epoch, each with as many random draws of its images as its step needs.
 
-    Every view has a seed of its own, so the result depends on no order of work.
+    Every view has a seed of its own, so the result depends on no order of work. With a token bank the views of an image
+    are V fixed ones, and pixels are made only for `whole` draws and for views that the bank does not hold yet.
     """
 
     def __init__(
@@ -106,23 +123,52 @@ class EpochBatches(Dataset[Batch]):
         batches: list[Tensor],
         draws: list[int],
         seed: int,
+        bank: TokenBank | None = None,
+        whole: list[frozenset[int]] | None = None,
     ):
         self.store, self.maker, self.labels = store, maker, labels
         self.batches, self.draws, self.seed = batches, draws, seed
+        self.bank, self.whole = bank, whole or [frozenset()] * len(batches)
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __getitem__(self, number: int) -> Batch:
-        indices = self.batches[number]
-        images = [self.store[int(i)] for i in indices]
-        draws = []
-        for draw in range(self.draws[number]):
-            seeds = (seed_of(self.seed, number, position, draw) for position in range(len(images)))
-            views = [self.maker.random_view(image, s) for image, s in zip(images, seeds, strict=True)]
-            draws.append(self.maker.normalise(torch.stack(views)))
+        indices, n_draws = self.batches[number], self.draws[number]
         labels = torch.from_numpy(self.labels[indices.numpy()])
-        return Batch(draws, labels, labels >= 0, indices)
+        if self.bank is None:
+            images = [self.store[int(i)] for i in indices]
+            draws = []
+            for draw in range(n_draws):
+                seeds = [seed_of(self.seed, number, position, draw) for position in range(len(images))]
+                draws.append(self._views(images, seeds))
+            return Batch(draws, labels, labels >= 0, indices)
+        banked = [self._from_bank(number, draw, self.bank) for draw in range(n_draws)]
+        draws = []
+        for chosen in banked:
+            images = [self.store[int(i)] for i in indices[chosen.made]]
+            pairs = zip(indices[chosen.made].tolist(), chosen.views[chosen.made].tolist(), strict=True)
+            draws.append(self._views(images, [seed_of("bank", image, view) for image, view in pairs]))
+        return Batch(draws, labels, labels >= 0, indices, banked)
+
+    def _views(self, images: list[Tensor], seeds: list[int]) -> Float[Tensor, "n 3 size size"]:
+        if not images:
+            size = self.store.pixels.image_size
+            return torch.empty(0, 3, size, size)
+        views = [self.maker.random_view(image, seed) for image, seed in zip(images, seeds, strict=True)]
+        return self.maker.normalise(torch.stack(views))
+
+    def _from_bank(self, number: int, draw: int, bank: TokenBank) -> BankedDraw:
+        """An image's draws are different views of its bank, as long as there are enough."""
+        indices, n = self.batches[number], bank.n_views
+        views = torch.empty(len(indices), dtype=torch.int64)
+        for position in range(len(indices)):
+            first = seed_of(self.seed, number, position) % n
+            stride = 1 + seed_of(self.seed, number, position, "stride") % max(1, n - 1)
+            views[position] = (first + draw * stride) % n
+        if draw in self.whole[number]:
+            return BankedDraw(views, torch.ones(len(indices), dtype=torch.bool))
+        return BankedDraw(views, torch.from_numpy(~bank.filled(indices, views)))
 
 
 class CentreViews(Dataset[Tensor]):

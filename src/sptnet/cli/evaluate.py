@@ -12,6 +12,9 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Option(help="Score this folder of category sub-folders instead of the run's own images.")
     ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="--data holds this benchmark (cub, cars, ...): score its published split.")
+    ] = None,
     max_unreadable: Annotated[
         float, typer.Option(min=0, max=1, help="Share of unreadable images of --data that is still skipped.")
     ] = 0.01,
@@ -26,7 +29,11 @@ def evaluate(
     from sptnet.run_folder import RunFolder, finite
 
     predictor = load(run, device)
-    if data is not None:
+    if source is not None:
+        if data is None:
+            raise Misuse(f"where is {source}? Give its folder with --data DIR.")
+        scores = score_benchmark(predictor, benchmark(source, data), not no_prompts)
+    elif data is not None:
         scores = score_folder(predictor, data, max_unreadable, not no_prompts)
     elif RunFolder(run).is_run:
         scores = score_run(predictor, RunFolder(run), not no_prompts)
@@ -40,19 +47,39 @@ def evaluate(
 
 
 def score_run(predictor: Any, run: Any, prompted: bool) -> dict[str, Any]:
-    """The run's own unlabelled training images, and its test split if it has one."""
-    from sptnet.data import load_pile
-    from sptnet.scoring import score
+    """The run's own unlabelled training images, and its test images if it has some."""
+    from sptnet.data import LoadedData, load_pile
     from sptnet.split import read_split
 
-    pile, _ = load_pile(run.config().data)
-    split = read_split(run.split_file, pile)
-    scores = {}
-    for name, indices in (("unlabelled", split.unlabelled), ("test", split.test)):
-        if len(indices):
-            predicted = predictor.outputs([pile.sources[i] for i in indices], prompted).categories
-            scores[name] = score(split.target[indices], predicted, split.n_known)
-    return {name: values for name, values in scores.items() if values}
+    pile, unreadable = load_pile(run.config().data)
+    return score_benchmark(predictor, LoadedData(pile, read_split(run.split_file, pile), unreadable), prompted)
+
+
+def benchmark(source: str, folder: Path) -> Any:
+    """A data set of the package with its published split."""
+    from sptnet.config import Data
+    from sptnet.data import load_data
+    from sptnet.datasets import find_data_set
+
+    return load_data(Data(source=find_data_set(source).name, folder=str(folder)))  # type: ignore[arg-type]
+
+
+def score_benchmark(predictor: Any, data: Any, prompted: bool) -> dict[str, Any]:
+    import numpy as np
+
+    from sptnet.errors import Misuse
+    from sptnet.scoring import score_sets
+
+    pile, split = data.pile, data.split
+    if predictor.n_known != split.n_known:
+        raise Misuse(
+            f"the model knows {predictor.n_known} categories, but the split has {split.n_known} known classes. "
+            "Give the data that the model was trained for."
+        )
+    scored = np.concatenate([split.unlabelled, split.test])
+    predicted = np.full(len(pile), -1, dtype=np.int64)
+    predicted[scored] = predictor.outputs([pile.sources[i] for i in scored], prompted).categories
+    return score_sets(pile, split, predicted)
 
 
 def score_folder(predictor: Any, folder: Path, max_unreadable: float, prompted: bool) -> dict[str, Any]:

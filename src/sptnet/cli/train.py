@@ -34,7 +34,6 @@ def train(
 
     changes = list(settings or [])
     plain: dict[str, Any] = {
-        "data.source": data and "folder",
         "data.folder": data and data.resolve(),
         "data.labels": labels and labels.resolve(),
         "seed": seed,
@@ -52,7 +51,8 @@ def train(
     elif recipe is None:
         raise Misuse("no recipe given. `sptnet recipes list` shows those of the package; sptnet is the default method.")
     else:
-        config = load_recipe(recipe, changes)
+        own_images = data is not None and load_recipe(recipe).data.source == "digits"
+        config = load_recipe(recipe, [*["data.source=folder"] * own_images, *changes])
     run(config, out, resume, overwrite)
 
 

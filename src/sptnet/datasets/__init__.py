@@ -1,0 +1,51 @@
+"""The benchmark data sets by name."""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+from sptnet.datasets.aircraft import AIRCRAFT
+from sptnet.datasets.base import DataSet
+from sptnet.datasets.cars import CARS
+from sptnet.datasets.cifar import CIFAR_10, CIFAR_100
+from sptnet.datasets.cub import CUB
+from sptnet.datasets.domainnet import DOMAINNET
+from sptnet.datasets.fashion_mnist import FASHION_MNIST
+from sptnet.datasets.herbarium import HERBARIUM
+from sptnet.datasets.imagenet import IMAGENET_1K, IMAGENET_100
+from sptnet.datasets.pacs import PACS
+from sptnet.errors import Misuse
+from sptnet.pile import Pile
+from sptnet.wording import printable
+
+DATASETS: dict[str, DataSet] = {
+    data_set.name: data_set
+    for data_set in (
+        CIFAR_10,
+        CIFAR_100,
+        IMAGENET_100,
+        IMAGENET_1K,
+        CUB,
+        CARS,
+        AIRCRAFT,
+        HERBARIUM,
+        DOMAINNET,
+        PACS,
+        FASHION_MNIST,
+    )
+}
+
+
+def find_data_set(name: str, others: Sequence[str] = ()) -> DataSet:
+    """By its name; `others` are names that mean something besides the benchmarks."""
+    if name not in DATASETS:
+        names = [*DATASETS, *others]
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise Misuse(f"there is no data set {printable(name)}.{hint} Those there are: {', '.join(names)}.")
+    return DATASETS[name]
+
+
+def read_data_set(name: str, folder: Path | str) -> Pile:
+    """A benchmark from its makers' files, classes in the published order, known ones first."""
+    return find_data_set(name).read(Path(folder))

@@ -1,0 +1,85 @@
+"""Stanford Cars: 196 models of cars, in the makers' two arrangements."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sptnet.datasets.base import DataSet, Expected, exactly, in_thousands
+from sptnet.datasets.class_splits import ClassSplit, class_split
+from sptnet.datasets.layout import Listed, Tree, pile_of
+from sptnet.pile import Pile
+
+WHERE = (
+    "Stanford Cars is no longer at its makers' page; copies are on Kaggle and elsewhere. The folder must hold "
+    "cars_train/, cars_test/, devkit/ with cars_train_annos.mat and cars_meta.mat, and "
+    "cars_test_annos_withlabels.mat. The other arrangement, car_ims/ with cars_annos.mat, is read too, but its images "
+    "have another order, so other images get labels than in published results."
+)
+DEVKITS = ("devkit", "car_devkit/devkit")
+TEST_LABELS = "cars_test_annos_withlabels.mat"
+CLASSES = class_split("stanford_cars")
+
+
+def read_cars(folder: Path, split: ClassSplit = CLASSES) -> Pile:
+    """Images in the order of the annotations, which the published draw of labelled ones goes by.
+
+    The arrangement with one cars_annos.mat orders the images otherwise: its draw is not the published one.
+    """
+    train_lists = [f"{devkit}/cars_train_annos.mat" for devkit in DEVKITS]
+    tree = Tree.find(folder, [*train_lists, "cars_annos.mat"], ["stanford_cars"], WHERE)
+    devkit = next((kit for kit in DEVKITS if (tree.root / kit / "cars_train_annos.mat").exists()), None)
+    if devkit is None:
+        classes, listed = _one_list(tree)
+    else:
+        classes, listed = _two_lists(tree, devkit)
+    strangers = [image.id for image in listed if not 0 <= image.label < len(classes)]
+    if strangers:
+        raise tree.incomplete(f"the class of {strangers[0]} has no name in the lists of {tree.root}")
+    tree.require(image.id for image in listed)
+    return pile_of(tree, "cars", listed, classes, split.order)
+
+
+def _two_lists(tree: Tree, devkit: str) -> tuple[list[str], list[Listed]]:
+    classes = [str(name) for name in _variable(tree, f"{devkit}/cars_meta.mat", "class_names")]
+    places = [place for place in ("", *(f"{kit}/" for kit in DEVKITS)) if (tree.root / place / TEST_LABELS).exists()]
+    parts = (
+        ("cars_train", f"{devkit}/cars_train_annos.mat", False),
+        ("cars_test", f"{places[0] if places else ''}{TEST_LABELS}", True),
+    )
+    listed = []
+    for place, file, test in parts:
+        for row in _variable(tree, file, "annotations", "class", "fname"):
+            listed.append(Listed(f"{place}/{row['fname']}", int(row["class"]) - 1, test))
+    return classes, listed
+
+
+def _one_list(tree: Tree) -> tuple[list[str], list[Listed]]:
+    classes = [str(name) for name in _variable(tree, "cars_annos.mat", "class_names")]
+    rows = _variable(tree, "cars_annos.mat", "annotations", "class", "relative_im_path", "test")
+    return classes, [Listed(str(row["relative_im_path"]), int(row["class"]) - 1, bool(row["test"])) for row in rows]
+
+
+def _variable(tree: Tree, file: str, name: str, *fields: str) -> Any:
+    """A variable of a MATLAB file, as a list of names or of records that have these fields."""
+    from scipy.io import loadmat
+
+    path = tree.file(file)
+    try:
+        values = np.atleast_1d(loadmat(path, squeeze_me=True)[name])
+    except Exception as error:  # damaged files make SciPy raise anything
+        raise tree.incomplete(f"{path} is damaged or has no {name}") from error
+    missing = [field for field in fields if field not in (values.dtype.names or ())]
+    if missing:
+        raise tree.incomplete(f"the {name} of {path} have no field {missing[0]}")
+    return values
+
+
+CARS = DataSet(
+    name="cars",
+    title="Stanford Cars",
+    read=read_cars,
+    n_known=len(CLASSES.known),
+    expected=Expected(196, exactly(8144), in_thousands(2.0), in_thousands(6.1), exactly(8041)),
+    where=WHERE,
+)

@@ -1,0 +1,100 @@
+"""Counting a data set, and comparing with what its makers ship and what the published split gives."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sptnet.datasets.base import Counts, DataSet, Expectation, exactly
+from sptnet.errors import Failure
+from sptnet.pile import Pile
+from sptnet.split import Split
+
+TOTALS = ("training images", "test images")
+
+
+class Row(NamedTuple):
+    what: str
+    found: int
+    expected: Expectation | None = None
+
+    @property
+    def differs(self) -> bool:
+        return self.expected is not None and not self.expected.agrees(self.found)
+
+
+def count_parts(split: Split) -> Counts:
+    """Held-out images count as labelled; images of which nobody knows the truth are of no class."""
+    labelled = np.concatenate([split.labelled, split.holdout])
+    return Counts(
+        labelled=len(labelled),
+        labelled_classes=_classes(split.target[labelled]),
+        unlabelled=len(split.unlabelled),
+        unlabelled_classes=_classes(split.target[split.unlabelled]),
+        test=len(split.test),
+    )
+
+
+def count_rows(pile: Pile, split: Split, expected: dict[str, Expectation]) -> list[Row]:
+    """The whole table; a pile of domains is counted domain by domain too."""
+    found = count_parts(split)
+    numbers = [
+        ("training images", found.labelled + found.unlabelled),
+        ("labelled images", found.labelled),
+        ("labelled classes", found.labelled_classes),
+        ("unlabelled images", found.unlabelled),
+        ("unlabelled classes", found.unlabelled_classes),
+        *_per_domain(pile, "unlabelled", split.unlabelled),
+        ("test images", found.test),
+        *_per_domain(pile, "test", split.test),
+    ]
+    return [Row(what, number, expected.get(what)) for what, number in numbers]
+
+
+def expectations(data_set: DataSet, published: bool = True) -> dict[str, Expectation]:
+    """What the rows of the table must show; with a split of one's own only what no split changes."""
+    expected = data_set.expected
+    wanted = {
+        "training images": expected.train,
+        "labelled images": expected.labelled,
+        "labelled classes": exactly(data_set.n_known),
+        "unlabelled images": expected.unlabelled,
+        "unlabelled classes": exactly(expected.classes),
+        "test images": expected.test,
+    }
+    return {what: number for what, number in wanted.items() if number is not None and (published or what in TOTALS)}
+
+
+def refuse_differences(table: list[Row], data_set: DataSet) -> None:
+    """Names every number that differs from what is expected."""
+    wrong = [_difference(row, data_set.name) for row in table if row.differs]
+    if wrong:
+        raise Failure(f"{'; '.join(wrong)}. Fetch it again: {data_set.where}")
+
+
+def check_counts(data_set: DataSet, pile: Pile) -> None:
+    """Refuses a data set that has more or fewer images than its makers ship."""
+    expected = expectations(data_set, published=False)
+    found = zip(TOTALS, (int((~pile.test).sum()), int(pile.test.sum())), strict=True)
+    refuse_differences([Row(what, number, expected.get(what)) for what, number in found], data_set)
+
+
+def _difference(row: Row, name: str) -> str:
+    who = "the makers ship" if row.what in TOTALS else "the published split has"
+    text = f"{name} has {row.found:,} {row.what}, {who} {row.expected}"
+    if row.expected is None or row.expected.step:
+        return text
+    gap = row.expected.value - row.found
+    return f"{text}: {gap:,} are missing" if gap > 0 else f"{text}: {-gap:,} too many"
+
+
+def _per_domain(pile: Pile, part: str, indices: npt.NDArray[np.int64]) -> list[tuple[str, int]]:
+    if pile.domains is None:
+        return []
+    numbers = Counter(pile.domains[i] for i in indices)
+    return [(f"  {part} {domain}", number) for domain, number in numbers.items()]
+
+
+def _classes(targets: npt.NDArray[np.int64]) -> int:
+    return len(np.unique(targets[targets >= 0]))

@@ -1,0 +1,115 @@
+"""A folder of domains, each a folder of classes: photos, paintings and sketches of the same things."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from sptnet.datasets.layout import Tree
+from sptnet.errors import Misuse
+from sptnet.images import find_images
+from sptnet.pile import Pile
+from sptnet.wording import count, first_three, listed, printable
+
+WHERE = "The folder must hold one sub-folder per domain, each with one sub-folder per class."
+LISTS = tuple(f"{part}{suffix}.txt" for part in ("train", "crossval", "test") for suffix in ("", "_kfold"))
+
+
+def read_domains(
+    root: Path,
+    labelled: str,
+    unlabelled: Sequence[str],
+    domains: Sequence[str] | None = None,
+    *,
+    lists: Path | None = None,
+    where: str = WHERE,
+) -> Pile:
+    """The labelled domain, then the unlabelled ones, then the unseen ones, whose images are test images.
+
+    Where list files such as real_train.txt lie in `lists` (the root if not given), they say which images there are;
+    otherwise it is every image of the domain, class by class.
+    """
+    if not root.is_dir():
+        raise Misuse(f"there is no folder {root}. {where}")
+    tree = Tree(root, where)
+    found = tree.folders("") if domains is None else sorted(domains)
+    _check_domains(tree, found, labelled, unlabelled)
+    seen = [labelled, *sorted(unlabelled)]
+    order = seen + [domain for domain in found if domain not in seen]
+    ids = {domain: _images(tree, domain, lists or root) for domain in order}
+    names = sorted({_class_of(id_) for id_ in chain(*ids.values())})
+    position = {name: i for i, name in enumerate(names)}
+    return Pile(
+        name=root.resolve().name or str(root),
+        ids=tuple(chain(*ids.values())),
+        sources=tuple(root / id_ for id_ in chain(*ids.values())),
+        names=tuple(names),
+        labels=np.array([position[_class_of(id_)] for id_ in chain(*ids.values())], dtype=np.int64),
+        given=None,
+        test=np.array([domain not in seen for domain in order for _ in ids[domain]], dtype=np.bool_),
+        domains=tuple(domain for domain in order for _ in ids[domain]),
+    )
+
+
+def check_class_folders(tree: Tree, domains: Iterable[str], names: Sequence[str]) -> None:
+    """Every domain of a benchmark has a folder for every class, and none besides."""
+    for domain in domains:
+        tree.compare_folders(domain, names)
+
+
+def folder_of_lists(places: Iterable[Path], domain: str) -> Path | None:
+    """The first place that holds a list of that domain."""
+    return next((place for place in places for end in LISTS if (place / f"{domain}_{end}").is_file()), None)
+
+
+def _check_domains(tree: Tree, found: Sequence[str], labelled: str, unlabelled: Sequence[str]) -> None:
+    existing = tree.folders("")
+    missing = [domain for domain in found if domain not in existing]
+    if missing:
+        raise tree.incomplete(f"{tree.root} lacks {count(missing, 'domain')}: {listed(missing)}")
+    if len(found) < 2:
+        raise Misuse(f"{tree.root} holds {count(found, 'domain')}, but there must be two at least. {tree.where}")
+    for domain in (labelled, *unlabelled):
+        if domain not in found:
+            raise Misuse(
+                f"there is no domain {printable(domain)} in {tree.root}. Give one of those it has: {listed(found)}."
+            )
+    named = [labelled, *unlabelled]
+    repeats = sorted({domain for domain in named if named.count(domain) > 1})
+    if repeats:
+        raise Misuse(f"the domain {repeats[0]} is named twice. Name it as the labelled one or as an unlabelled one.")
+
+
+def _images(tree: Tree, domain: str, lists: Path) -> list[str]:
+    """Ids that begin with the domain and the class."""
+    files = [f"{domain}_{end}" for end in LISTS if (lists / f"{domain}_{end}").is_file()]
+    if files:
+        named = Tree(lists, tree.where)
+        ids = list(dict.fromkeys(_listed_id(named, file, line, domain) for file in files for line in named.lines(file)))
+        tree.require(ids)
+    else:
+        paths = [path.relative_to(tree.root) for path in find_images(tree.root / domain)]
+        loose = [path.as_posix() for path in paths if len(path.parts) < 3]
+        if loose:
+            raise Misuse(
+                f"{count(loose, 'image')} of {tree.root} in no class folder: {first_three(loose)}. "
+                "Move them into the folder of their class, or away."
+            )
+        ids = [path.as_posix() for path in sorted(paths, key=lambda p: (p.parts[1], p.parent.as_posix(), p.name))]
+    if not ids:
+        raise tree.incomplete(f"the domain {printable(domain)} of {tree.root} has no images")
+    return ids
+
+
+def _listed_id(tree: Tree, file: str, line: str, domain: str) -> str:
+    """From `real/axe/1.jpg 7`, or the same below further folders, to `real/axe/1.jpg`."""
+    path, gap, number = line.rpartition(" ")
+    parts = path.strip().split("/")
+    if not gap or not number.isdecimal() or ".." in parts or domain not in parts[:-2]:
+        raise tree.damaged_line(file, line)
+    return "/".join(parts[parts.index(domain) :])
+
+
+def _class_of(id_: str) -> str:
+    return id_.split("/")[1]

@@ -1,0 +1,100 @@
+"""Fetching archives: streamed, checked, unpacked; what is already whole is not fetched again."""
+
+import hashlib
+import os
+import socket
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path, PurePosixPath
+from typing import IO
+from urllib.parse import urlparse
+from urllib.request import urlopen
+
+from sptnet.errors import Failure
+from sptnet.progress import bar, say
+
+SECONDS_OF_SILENCE = 30
+_CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A tar file at its makers' place, with the checksum of the whole."""
+
+    url: str
+    md5: str
+
+    def fetch_and_unpack(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / PurePosixPath(urlparse(self.url).path).name
+        if file.is_file() and _md5(file) == self.md5:
+            say(f"{file} is whole already; it is unpacked again")
+        else:
+            self._fetch(file)
+        try:
+            with tarfile.open(file) as tar:
+                tar.extractall(folder, filter="data")
+        except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+            raise Failure(f"{file} could not be unpacked ({error}). Unpack it by hand in {folder}.") from error
+
+    def _fetch(self, file: Path) -> None:
+        part = file.with_name(file.name + ".part")
+        with _connection_problems(self.url, f"as {file}"), urlopen(self.url, timeout=SECONDS_OF_SILENCE) as answer:
+            length = int(answer.headers.get("Content-Length") or 0)
+            with part.open("wb") as stream, bar(f"fetching {file.name}", length) as update:
+                _copy(answer, stream, update)
+        if part.stat().st_size < length:
+            raise Failure(
+                f"{self.url} broke off after {part.stat().st_size:,} of {length:,} bytes. "
+                f"Try again, or fetch it by hand as {file}."
+            )
+        if _md5(part) != self.md5:
+            part.unlink()
+            raise Failure(
+                f"what came from {self.url} is not the file that was expected: its checksum differs. "
+                f"Try again, or fetch it by hand as {file}."
+            )
+        os.replace(part, file)
+
+
+def from_torchvision(name: str, url: str, **options: str) -> Callable[[Path], None]:
+    """The downloader of torchvision's data set of that name."""
+
+    def download(folder: Path) -> None:
+        from torchvision import datasets
+
+        folder.mkdir(parents=True, exist_ok=True)
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(SECONDS_OF_SILENCE)
+        try:
+            with _connection_problems(url, f"and unpack it in {folder}"):
+                getattr(datasets, name)(folder, download=True, **options)
+        finally:
+            socket.setdefaulttimeout(before)
+
+    return download
+
+
+@contextmanager
+def _connection_problems(url: str, by_hand: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError, HTTPException, EOFError, tarfile.TarError, zlib.error) as error:
+        raise Failure(f"{url} could not be downloaded ({error}). Fetch it by hand {by_hand}.") from error
+
+
+def _copy(answer: IO[bytes], stream: IO[bytes], update: Callable[[float], None]) -> None:
+    done = 0
+    while chunk := answer.read(_CHUNK):
+        stream.write(chunk)
+        done += len(chunk)
+        update(done)
+
+
+def _md5(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -1,0 +1,38 @@
+"""PACS: seven classes as photos, art paintings, cartoons and sketches."""
+
+import dataclasses
+from pathlib import Path
+
+from sptnet.datasets.base import DataSet, Expected
+from sptnet.datasets.domains import check_class_folders, folder_of_lists, read_domains
+from sptnet.datasets.layout import Tree
+from sptnet.pile import Pile
+
+LABELLED, UNLABELLED = "photo", ("art_painting",)
+DOMAINS = (LABELLED, *UNLABELLED, "cartoon", "sketch")
+CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+WHERE = (
+    "PACS is at https://dali-dl.github.io/project_iccv2017.html; the folder must hold "
+    f"{', '.join(f'{domain}/' for domain in DOMAINS)}, directly or below PACS/ or kfold/, and may hold their lists, "
+    "such as photo_train_kfold.txt."
+)
+
+
+def read_pacs(folder: Path) -> Pile:
+    tree = Tree.find(folder, [LABELLED], ["PACS", "kfold", "PACS/kfold"], WHERE)
+    check_class_folders(tree, DOMAINS, CLASSES)
+    lists = folder_of_lists((tree.root, tree.root.parent), LABELLED)
+    pile = read_domains(tree.root, LABELLED, UNLABELLED, DOMAINS, lists=lists, where=WHERE)
+    return dataclasses.replace(pile, name="pacs")
+
+
+PACS = DataSet(
+    name="pacs",
+    title="PACS",
+    read=read_pacs,
+    n_known=4,
+    expected=Expected(7),
+    where=WHERE,
+    labelled_domain=LABELLED,
+    unlabelled_domains=UNLABELLED,
+)

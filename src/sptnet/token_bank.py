@@ -1,0 +1,81 @@
+"""The token bank: what the frozen part of the backbone makes of a view, kept on disk instead of computed again.
+
+Everything before the last block never changes, so for a given view its output is a constant. With a bank, an image
+has V fixed views instead of a fresh one at every step; the tokens that enter the last block are kept in float16 when a
+view is first met, and read ever after. What differs from training without a bank is the choice of views alone: one of V
+instead of endlessly many.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float16, Int64
+from torch import Tensor
+
+from sptnet.errors import Failure, Misuse
+from sptnet.files import write_text_atomically
+
+Flags = npt.NDArray[np.bool_]
+
+
+class TokenBank:
+    """Tokens of V views of each image in a sparse file, and a flag for each view that has been filled in."""
+
+    def __init__(self, folder: Path, n_images: int, n_views: int, length: int, dim: int, key: str):
+        """`key` names all that the tokens depend on: weights, images, views. A folder with another key is refused."""
+        self.n_views = n_views
+        shape = {"images": n_images, "views": n_views, "length": length, "dim": dim, "key": key}
+        header = folder / "bank.json"
+        if header.is_file():
+            if _read(header) != shape:
+                raise Misuse(
+                    f"the token bank {folder} was made from other images, views or weights. "
+                    "Give another views.bank_folder, or remove that one."
+                )
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            _check_space(folder, n_images * n_views * length * dim * 2)
+            (folder / "filled.bin").unlink(missing_ok=True)
+            write_text_atomically(header, json.dumps(shape) + "\n")
+        self._tokens = _open(folder / "tokens.bin", np.float16, (n_images, n_views, length, dim))
+        self._filled = _open(folder / "filled.bin", np.bool_, (n_images, n_views))
+
+    def filled(self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"]) -> Flags:
+        return np.array(self._filled[images.numpy(), views.numpy()])
+
+    def read(self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"]) -> Float16[Tensor, "n length dim"]:
+        return torch.from_numpy(self._tokens[images.numpy(), views.numpy()])
+
+    def write(
+        self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"], tokens: Float16[Tensor, "n length dim"]
+    ) -> None:
+        """The flags come last: a view that is flagged is whole, whenever the process ends."""
+        self._tokens[images.numpy(), views.numpy()] = tokens.numpy()
+        self._filled[images.numpy(), views.numpy()] = True
+
+
+def _open(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> np.memmap:  # type: ignore[type-arg]
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    with path.open("ab") as file:
+        file.truncate(size)  # grows as a hole, which takes no room until it is written
+    return np.memmap(path, dtype=dtype, mode="r+", shape=shape)
+
+
+def _read(header: Path) -> object:
+    try:
+        return json.loads(header.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise Failure(f"the token bank's {header} is damaged ({error}). Remove the folder {header.parent}.") from error
+
+
+def _check_space(folder: Path, size: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise Misuse(
+            f"the token bank needs {size / 2**30:.1f} GiB, but {folder} has {free / 2**30:.1f} GiB left. "
+            "Give fewer views with --set views.bank=N, or another disk with --set views.bank_folder=DIR."
+        )

@@ -1,0 +1,196 @@
+"""The token bank: fixed views, computed once, and a training that does not depend on what was computed when."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from sptnet.errors import Failure, Misuse
+from sptnet.experiment import Experiment
+from sptnet.phases import MODEL, PROMPT, RAW
+from sptnet.run_folder import RunFolder
+from sptnet.seeds import seed_of
+from sptnet.token_bank import TokenBank
+from sptnet.training import banked_tokens, step_loss
+from sptnet.views import EpochBatches, ImageStore, ViewMaker
+
+KEY = "these weights"
+
+
+@pytest.fixture
+def bank(tmp_path):
+    return TokenBank(tmp_path / "bank", n_images=6, n_views=3, length=5, dim=96, key=KEY)
+
+
+def test_what_is_written_is_read_and_flagged(bank):
+    images, views = torch.tensor([4, 0]), torch.tensor([2, 1])
+    tokens = torch.randn(2, 5, 96).half()
+    assert bank.filled(images, views).tolist() == [False, False]
+    bank.write(images, views, tokens)
+    assert torch.equal(bank.read(images, views), tokens)
+    assert bank.filled(torch.tensor([4, 0, 4, 0]), torch.tensor([2, 1, 1, 2])).tolist() == [True, True, False, False]
+
+
+def test_the_folder_is_found_again_with_all_it_held(bank, tmp_path):
+    tokens = torch.randn(1, 5, 96).half()
+    bank.write(torch.tensor([3]), torch.tensor([0]), tokens)
+    again = TokenBank(tmp_path / "bank", 6, 3, 5, 96, KEY)
+    assert again.filled(torch.tensor([3, 3]), torch.tensor([0, 1])).tolist() == [True, False]
+    assert torch.equal(again.read(torch.tensor([3]), torch.tensor([0])), tokens)
+
+
+@pytest.mark.parametrize("other", [(7, 3, 5, 96, KEY), (6, 4, 5, 96, KEY), (6, 3, 5, 96, "other weights")])
+def test_a_bank_of_something_else_is_refused(bank, tmp_path, other):
+    with pytest.raises(Misuse, match=r"was made from other images, views or weights. Give another views.bank_folder"):
+        TokenBank(tmp_path / "bank", *other)
+
+
+def test_a_damaged_header_names_the_folder_to_remove(bank, tmp_path):
+    (tmp_path / "bank" / "bank.json").write_text("{")
+    with pytest.raises(Failure, match=r"is damaged .* Remove the folder"):
+        TokenBank(tmp_path / "bank", 6, 3, 5, 96, KEY)
+
+
+def test_a_disk_too_small_is_noticed_before_training(tmp_path):
+    with pytest.raises(Misuse, match=r"needs \d+\.\d GiB, but .* Give fewer views with --set views.bank=N"):
+        TokenBank(tmp_path / "bank", 10**9, 64, 197, 768, KEY)
+
+
+def batches_of(bank, pixels, whole=frozenset(), seed=11, draws=2):
+    random = np.random.RandomState(0)
+    sources = [random.randint(0, 256, (40, 60, 3), dtype=np.uint8) for _ in range(6)]
+    numbers = [torch.tensor([0, 0, 3]), torch.tensor([5, 4, 2])]
+    labels = np.array([0, 1, -1, -1, 2, -1])
+    return EpochBatches(
+        ImageStore(sources, pixels), ViewMaker(pixels), labels, numbers, [draws] * 2, seed, bank, [whole] * 2
+    )
+
+
+def test_the_draws_of_an_image_are_different_views_of_its_bank(bank, make_model):
+    pixels = make_model().backbone.pixels
+    for seed in range(40):
+        one, two = batches_of(bank, pixels, seed=seed)[0].banked
+        assert ((one.views >= 0) & (one.views < 3) & (two.views >= 0) & (two.views < 3)).all()
+        assert (one.views != two.views).all()
+
+
+def test_all_views_of_the_bank_are_used_about_equally(bank, make_model):
+    pixels = make_model().backbone.pixels
+    drawn = torch.cat([d.views for seed in range(300) for d in batches_of(bank, pixels, seed=seed)[0].banked])
+    assert (torch.bincount(drawn, minlength=3) / len(drawn) - 1 / 3).abs().max() < 0.05
+
+
+def test_pixels_are_made_for_missing_views_and_for_whole_draws(bank, make_model):
+    pixels = make_model().backbone.pixels
+    batch = batches_of(bank, pixels)[1]
+    held = batch.banked[0].views
+    bank.write(batch.indices[:2], held[:2], torch.zeros(2, 5, 96).half())
+    again = batches_of(bank, pixels)[1]
+    assert again.banked[0].made.tolist() == [False, False, True]
+    assert torch.equal(again.draws[0], batch.draws[0][2:])
+    assert batches_of(bank, pixels, frozenset({0}))[1].banked[0].made.all()
+
+
+def test_a_view_of_the_bank_is_the_same_whenever_it_is_drawn(bank, make_model):
+    pixels = make_model().backbone.pixels
+    batches = batches_of(bank, pixels)
+    batch = batches[0]
+    for draw, chosen in zip(batch.draws, batch.banked, strict=True):
+        for position, (image, view) in enumerate(zip(batch.indices.tolist(), chosen.views.tolist(), strict=True)):
+            expected = batches.maker.random_view(batches.store[image], seed_of("bank", image, view))
+            assert torch.equal(draw[position], batches.maker.normalise(expected[None])[0])
+
+
+def test_tokens_are_those_of_the_backbone_in_float16(bank, make_model, cpu):
+    model = make_model()
+    batch = batches_of(bank, model.backbone.pixels)[0]
+    expected = model.backbone.enter_last_block(batch.draws[0]).half().float()
+    assert torch.equal(banked_tokens(model, batch, 0, bank, cpu), expected)
+    assert torch.equal(banked_tokens(model, batch, 0, bank, cpu), expected), "and the same when they are read"
+
+
+def test_a_filled_bank_spares_the_frozen_blocks(bank, make_model, cpu, monkeypatch):
+    model = make_model()
+    batch = batches_of(bank, model.backbone.pixels)[0]
+    banked_tokens(model, batch, 0, bank, cpu)
+    monkeypatch.setattr(model.backbone, "enter_last_block", None)
+    banked_tokens(model, batch, 0, bank, cpu)
+
+
+@pytest.mark.parametrize("phase", [RAW, MODEL, PROMPT], ids=lambda phase: phase.name)
+def test_a_step_from_the_bank_is_the_plain_step(phase, tmp_path, make_model, make_training_data, cpu, tiny_config):
+    """The same pixels through the plain path give the same loss, but for the rounding to float16."""
+    from sptnet.config import PromptSettings
+    from sptnet.methods import stages_of
+
+    model = make_model()
+    model.attach_prompt(PromptSettings(border=4), torch.Generator().manual_seed(0))
+    bank = TokenBank(tmp_path / "bank", 6, 3, 5, 96, KEY)
+    batch = batches_of(bank, model.backbone.pixels, phase.prompted_draws, draws=phase.draws)[1]
+    plan = stages_of(tiny_config)[-1]
+    plain = step_loss(model, batch, phase, plan, 0, cpu).total
+    torch.testing.assert_close(step_loss(model, batch, phase, plan, 0, cpu, bank).total, plain, rtol=1e-3, atol=1e-3)
+
+
+def banked(config, **views):
+    return config.changed(views={"bank": 3, **views})
+
+
+def test_a_run_with_a_bank_learns_and_leaves_it_in_the_run(tiny_config, few_digits, run_it, tmp_path):
+    folder = run_it(tmp_path / "run", banked(tiny_config), few_digits)
+    again = RunFolder(folder).metrics()
+    assert again[-1]["losses"]["model"]["total"] < again[0]["losses"]["raw"]["total"]
+    flags = np.fromfile(folder / "tokens" / "filled.bin", dtype=np.bool_)
+    assert flags.mean() > 0.5
+
+
+def test_a_bank_filled_before_changes_no_number(tiny_config, few_digits, run_it, tmp_path, assert_same_result):
+    bank_folder = str(tmp_path / "shared")
+    first = run_it(tmp_path / "one", banked(tiny_config, bank_folder=bank_folder), few_digits)
+    second = run_it(tmp_path / "two", banked(tiny_config, bank_folder=bank_folder), few_digits)
+    assert_same_result(first, second)
+
+
+def test_a_resumed_run_is_the_undisturbed_one(
+    tiny_config, few_digits, run_it, tmp_path, assert_same_result, monkeypatch
+):
+    import sptnet.training
+
+    whole = run_it(tmp_path / "whole", banked(tiny_config), few_digits)
+    done = 0
+    original = sptnet.training.StageTrainer.train_step
+
+    def stops(self, batch, phase, number):
+        nonlocal done
+        done += 1
+        if done == 18:  # in the second stage
+            raise KeyboardInterrupt
+        return original(self, batch, phase, number)
+
+    monkeypatch.setattr(sptnet.training.StageTrainer, "train_step", stops)
+    with pytest.raises(KeyboardInterrupt):
+        run_it(tmp_path / "cut", banked(tiny_config), few_digits)
+    run_it(tmp_path / "cut", banked(tiny_config), few_digits, resume=True)
+    assert_same_result(tmp_path / "cut", whole)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_workers_change_no_number(tiny_config, few_digits, run_it, tmp_path, assert_same_result):
+    alone = run_it(tmp_path / "alone", banked(tiny_config), few_digits)
+    helped = run_it(tmp_path / "helped", banked(tiny_config, workers=2), few_digits)
+    assert_same_result(alone, helped)
+
+
+def test_only_the_last_block_may_train_on_a_bank(tiny_config, few_digits, tmp_path):
+    config = banked(tiny_config).changed(backbone={"trainable_blocks": 2})
+    with pytest.raises(Misuse, match="only that block may train"):
+        Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda _: None).run()
+    assert not (tmp_path / "run").exists()
+
+
+def test_overwriting_a_run_removes_its_bank(tiny_config, few_digits, run_it, tmp_path):
+    folder = run_it(tmp_path / "run", banked(tiny_config), few_digits)
+    shutil.rmtree(folder / "checkpoints")
+    Experiment(tiny_config, RunFolder(folder), few_digits, tell=lambda _: None).run(overwrite=True)
+    assert not (folder / "tokens").exists()
