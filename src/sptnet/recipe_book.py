@@ -1,9 +1,12 @@
 """Recipes: TOML files that hold only what differs from the defaults, and `--set a.b=c` on top of them."""
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +17,57 @@ from sptnet.errors import Failure, Misuse
 
 
 def recipe_names() -> list[str]:
-    folder = files("sptnet") / "recipes"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    """The recipes of the package: the plain ones first, then folder by folder, such as cub/sptnet."""
+    return list(_sorted_names())
+
+
+@cache
+def _sorted_names() -> tuple[str, ...]:
+    return tuple(sorted(_names_in(files("sptnet") / "recipes", ""), key=_place))
+
+
+def _place(name: str) -> tuple[bool, list[str | float]]:
+    """Numbers within a name count as numbers: k-5 comes before k-10."""
+    return "/" in name, [float(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+\.?\d*)", name))]
+
+
+def _names_in(folder: Traversable, prefix: str) -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _names_in(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".toml"):
+            yield prefix + entry.name.removesuffix(".toml")
 
 
 def recipe_text(recipe: str) -> str:
     """The text of a recipe of the package by name, or of a TOML file by path."""
     if recipe in recipe_names():
-        return (files("sptnet") / "recipes" / f"{recipe}.toml").read_text(encoding="utf-8")
+        return (files("sptnet") / "recipes").joinpath(*f"{recipe}.toml".split("/")).read_text(encoding="utf-8")
     path = Path(recipe)
     if path.is_file():
         try:
             return path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise Misuse(f"{recipe} is not a text file in UTF-8. Give a TOML recipe.") from error
-    close = difflib.get_close_matches(recipe, recipe_names(), n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
     raise Misuse(
-        f"there is no recipe {recipe!r}, neither in the package nor as a file.{hint} "
+        f"there is no recipe {recipe!r}, neither in the package nor as a file.{_recipe_hint(recipe)} "
         "`sptnet recipes list` shows the recipes of the package."
     )
+
+
+def _recipe_hint(recipe: str) -> str:
+    names = recipe_names()
+    inside = [name for name in names if name.startswith(f"{recipe.rstrip('/')}/")]
+    if inside:
+        return f" It is a folder of recipes, such as {inside[0]}."
+    likeness, closest = max((_likeness(recipe, name), name) for name in names)
+    return f" Did you mean {closest}?" if likeness >= 0.6 else ""
+
+
+def _likeness(asked: str, name: str) -> float:
+    """Near one for a slip of the finger, and for the right words in another order: `sptnet-cub` for cub/sptnet."""
+    in_order = ["/".join(sorted(re.split("[^a-z0-9.]+", text.lower()))) for text in (asked, name)]
+    return max(difflib.SequenceMatcher(None, *pair).ratio() for pair in ((asked, name), in_order))
 
 
 def load_recipe(recipe: str, settings: Iterable[str] = ()) -> Config:

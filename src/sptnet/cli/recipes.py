@@ -1,9 +1,14 @@
 """`sptnet recipes`."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from sptnet.recipe_table import Entry
 
 app = typer.Typer(help="Look at the recipes of the package, and take one to change.", no_args_is_help=True)
 
@@ -11,13 +16,28 @@ NAME = Annotated[str, typer.Argument(help="A recipe of the package.")]
 
 
 @app.command("list")
-def list_() -> None:
-    """Show all recipes with their first line."""
-    from sptnet.cli.tables import print_table
-    from sptnet.recipe_book import recipe_names, recipe_text
+def list_(
+    folder: Annotated[str | None, typer.Argument(help="Only the recipes of this folder, such as cub.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Show all recipes: data set, method, published accuracy (All / Old / New), and what each does."""
+    from sptnet.recipe_table import recipe_table
 
-    rows = [[name, recipe_text(name).splitlines()[0].lstrip("# ")] for name in recipe_names()]
-    print_table("recipes", ["name", "what it does"], rows, lefts=2)
+    entries = recipe_table(folder)
+    if as_json:
+        print(json.dumps([asdict(entry) for entry in entries], indent=1))
+        return
+    rows = [["name", "data set", "method", "All", "Old", "New", "what it does"], *map(_row, entries)]
+    widths = [max(len(row[i]) for row in rows) for i in range(6)]
+    for row in rows:
+        print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
+
+
+def _row(entry: "Entry") -> list[str]:
+    scores = entry.published
+    numbers = [f"{number:.1f}" for number in (scores.all, scores.old, scores.new)] if scores else ["-"] * 3
+    remark = f" (published: {scores.of})" if scores and scores.of else ""
+    return [entry.name, entry.data, entry.method, *numbers, entry.summary + remark]
 
 
 @app.command()

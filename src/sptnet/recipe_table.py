@@ -1,0 +1,71 @@
+"""The recipes of the package as a table: data set, method, published accuracy, and what each does."""
+
+import re
+from dataclasses import dataclass
+
+from sptnet.config import Config
+from sptnet.errors import Misuse
+from sptnet.recipe_book import load_recipe, recipe_names, recipe_text
+
+VARIANTS = {"spatial": "sptnet-p", "shared": "sptnet-s"}
+
+_LINE = re.compile(r"^# published:(.*)$", re.MULTILINE)
+_SCORES = re.compile(r"(\d+\.\d) / (\d+\.\d) / (\d+\.\d)(?: \((.+)\))?")
+
+
+@dataclass(frozen=True)
+class Published:
+    """Accuracies in per cent, as printed."""
+
+    all: float
+    old: float
+    new: float
+    of: str | None = None
+    """What was scored, where that is not the unlabelled images of the recipe's data set."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str
+    data: str
+    method: str
+    published: Published | None
+    summary: str
+
+
+def published(text: str) -> Published | None:
+    """What a recipe's line `# published: All / Old / New` says; None for `# published: none` and without the line."""
+    lines = _LINE.findall(text)
+    if lines in ([], [" none"]):
+        return None
+    found = _SCORES.fullmatch(lines[0].strip())
+    if len(lines) > 1 or found is None:
+        raise Misuse(
+            f"the recipe says `# published:{lines[-1]}`. Write one line, either `# published: 65.8 / 68.8 / 65.1` "
+            "(All / Old / New) or `# published: none`."
+        )
+    return Published(float(found[1]), float(found[2]), float(found[3]), of=found[4])
+
+
+def method_of(config: Config) -> str:
+    """The method's name in the paper; the variants of SPTNet differ by their prompts."""
+    by_turns = config.method == "sptnet" and config.sptnet.strategy == "alternate"
+    return VARIANTS.get(config.prompt.kind, config.method) if by_turns else config.method
+
+
+def folders() -> list[str]:
+    return sorted({name.rpartition("/")[0] for name in recipe_names() if "/" in name})
+
+
+def recipe_table(folder: str | None = None) -> list[Entry]:
+    """All recipes, or those of a folder."""
+    if folder is not None and folder.rstrip("/") not in folders():
+        raise Misuse(f"there is no folder of recipes {folder!r}. Choose from: {', '.join(folders())}.")
+    within = "" if folder is None else f"{folder.rstrip('/')}/"
+    return [_entry(name) for name in recipe_names() if name.startswith(within)]
+
+
+def _entry(name: str) -> Entry:
+    text, config = recipe_text(name), load_recipe(name)
+    summary = text.splitlines()[0].lstrip("# ")
+    return Entry(name, config.data.source, method_of(config), published(text), summary)
