@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sptnet.config import Config
-from sptnet.data import LoadedData, load_data
+from sptnet.data import LoadedData, load_data, split_pile
 from sptnet.experiment import Experiment, format_scores
 from sptnet.kmeans_baseline import kmeans_labels
 from sptnet.recipe_book import load_recipe
@@ -76,8 +76,22 @@ def kmeans(experiment: Experiment, data: LoadedData, out: Path) -> tuple[dict[st
     return score_sets(data.pile, data.split, predicted), time.perf_counter() - start
 
 
-def one_set(name: str, config: Config, out: Path, rows: list[str]) -> None:
-    data = load_data(config.data)
+def some(data: LoadedData, config: Config, per_class: int | None) -> LoadedData:
+    """The first so many training images of every class, and a fifth of that for test; all if not given."""
+    if per_class is None:
+        return data
+    seen: dict[tuple[int, bool], int] = {}
+    chosen = []
+    for i, key in enumerate(zip(data.pile.labels.tolist(), data.pile.test.tolist(), strict=True)):
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= (per_class // 5 if key[1] else per_class):
+            chosen.append(i)
+    pile = data.pile.subset(chosen)
+    return LoadedData(pile, split_pile(config.data, pile), [])
+
+
+def one_set(name: str, config: Config, out: Path, rows: list[str], per_class: int | None) -> None:
+    data = some(load_data(config.data), config, per_class)
     first = Experiment(config.model_copy(update={"method": "simgcd"}), RunFolder(out / "simgcd"), data)
     results = {"k-means": kmeans(first, data, out)}
     say(name, config.seed, "k-means", *results["k-means"])
@@ -105,6 +119,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the runs")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--rows", nargs="*", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--per-class", type=int, help="take only the first so many training images of every class")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--set", action="append", default=[], help="settings on top of the short schedule")
     arguments = parser.parse_args()
@@ -115,7 +130,7 @@ def main() -> None:
         bank = str((arguments.out / name / "tokens").resolve())
         config = load_recipe("sptnet", [*SHORT, *arguments.set, f"seed={arguments.seed}"])
         config = config.changed(data=data, backbone=backbone, views={"bank_folder": bank})
-        one_set(name, config, out, arguments.rows)
+        one_set(name, config, out, arguments.rows, arguments.per_class)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 """The backbone: timm's class token and nothing else, frozen, with deep tokens if asked, from files that are safe."""
 
+import argparse
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import timm
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -17,6 +20,7 @@ from sptnet.errors import Failure, Misuse
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
 from sptnet.pixels import PixelFormat
+from sptnet.vit_parts import enter_first_block
 from sptnet.weights_file import read_weights
 
 
@@ -36,7 +40,7 @@ def assert_class_token(backbone: Backbone, x: Tensor) -> None:
     with torch.inference_mode():
         features = backbone(x)
         assert features.shape == (len(x), backbone.dim)
-        torch.testing.assert_close(features, backbone.vit.forward_features(x)[:, 0], rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(features, backbone.vit.forward_features(x)[:, 0], rtol=1e-10, atol=1e-10)
 
 
 def shaken(backbone: Backbone, seed: int = 1) -> Backbone:
@@ -49,11 +53,11 @@ def shaken(backbone: Backbone, seed: int = 1) -> Backbone:
 
 
 def test_the_paper_s_backbone() -> None:
-    backbone = build_backbone(pretrained=False).eval()
+    backbone = build_backbone(pretrained=False)
     assert backbone.name == "vit_base_patch16_224.dino"
     assert backbone.pixels == PixelFormat(224, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bicubic")
     assert (backbone.patch_size, backbone.dim, backbone.depth) == (16, 768, 12)
-    assert_class_token(backbone, images(1, 224))
+    assert_class_token(build_backbone(pretrained=False, architecture={"depth": 2}).eval(), images(1, 224))
 
 
 @pytest.mark.parametrize(
@@ -63,13 +67,100 @@ def test_the_paper_s_backbone() -> None:
         ("vit_small_patch14_dinov2.lvd142m", 56, 14, 384),
         ("vit_small_patch14_reg4_dinov2.lvd142m", 56, 14, 384),
         ("vit_small_patch8_224.dino", 32, 8, 384),
+        ("deit_tiny_patch16_224", 32, 16, 192),
+        ("vit_small_patch16_dinov3.lvd1689m", 48, 16, 384),
         (EMBEDDED, 48, 16, 96),
     ],
 )
 def test_features_are_timm_s_class_token(name: str, size: int, patch: int, dim: int) -> None:
-    backbone = shaken(build_backbone(name, image_size=size, pretrained=False).eval())
+    architecture = {} if name == EMBEDDED else {"depth": 3}
+    backbone = shaken(build_backbone(name, image_size=size, pretrained=False, architecture=architecture).eval())
     assert (backbone.pixels.image_size, backbone.patch_size, backbone.dim) == (size, patch, dim)
     assert_class_token(backbone, images(2, size))
+
+
+SMALL = {"embed_dim": 128, "num_heads": 2, "depth": 3}
+ROTARY = [
+    "vit_small_patch16_dinov3.lvd1689m",  # no biases
+    "vit_base_patch16_dinov3_qkvb.lvd1689m",
+    "vit_small_plus_patch16_dinov3.lvd1689m",  # SwiGLU
+    "eva02_base_patch16_clip_224.merged2b",  # absolute positions too, attention with a norm, separate projections
+    "vit_small_patch16_rope_ape_224.naver_in1k",
+]
+MIXED = "vit_small_patch16_rope_mixed_224.naver_in1k"  # other positions in every block; timm has them in float32 only
+
+
+def rotary(name: str, size: int = 64) -> Backbone:
+    return shaken(build_backbone(name, image_size=size, pretrained=False, architecture=SMALL).eval())
+
+
+@pytest.mark.parametrize("name", ROTARY)
+def test_rotary_positions_reach_every_block(name: str) -> None:
+    backbone = rotary(name)
+    assert (backbone.dim, backbone.depth, backbone.architecture) == (128, 3, SMALL)
+    assert_class_token(backbone, images(2, 64))
+    x = torch.randn(1, 16 + backbone.vit.num_prefix_tokens, 128, dtype=torch.float64)
+    for block in backbone.vit.blocks:  # otherwise a block that is given none would go unnoticed
+        assert not torch.allclose(block(x, rope=backbone.vit.rope.get_embed(shape=[4, 4])), block(x), atol=1e-4)
+
+
+def test_every_block_has_its_own_rotary_positions() -> None:
+    backbone, x = rotary(MIXED), images(2, 64)
+    with torch.inference_mode():
+        features = backbone(x)
+        torch.testing.assert_close(features, backbone.vit.forward_features(x)[:, 0], rtol=1e-5, atol=1e-5)
+        backbone.vit.rope.freqs[:, -1] += 0.5  # of the last block
+        assert not torch.allclose(backbone(x), features, atol=1e-3)
+        torch.testing.assert_close(backbone(x), backbone.vit.forward_features(x)[:, 0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [*ROTARY, MIXED, "vit_small_patch14_reg4_dinov2.lvd142m"])
+def test_training_mode_changes_nothing(name: str) -> None:
+    size = 56 if "patch14" in name else 64
+    backbone, x = rotary(name, size), images(2, size)
+    with torch.no_grad():
+        asleep = backbone(x)
+        assert torch.equal(backbone.train()(x), asleep)
+        assert torch.equal(backbone(x), asleep)
+
+
+def test_dinov3_is_made_for_any_image_size_and_has_its_own_pixels() -> None:
+    backbone = build_backbone("vit_small_patch16_dinov3.lvd1689m", pretrained=False, architecture={"depth": 1})
+    assert backbone.pixels == PixelFormat(224, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "bicubic")
+    satellite = build_backbone("vit_large_patch16_dinov3.sat493m", pretrained=False, architecture={"depth": 1})
+    assert satellite.pixels.mean == pytest.approx((0.430, 0.411, 0.296))
+    clip = build_backbone("eva02_base_patch16_clip_224.merged2b", pretrained=False, architecture={"depth": 1})
+    assert clip.pixels.mean == pytest.approx((0.48145466, 0.4578275, 0.40821073))
+
+
+@pytest.mark.parametrize("part", ["enter_last_block", "finish", "model"])
+def test_deep_tokens_beside_rotary_positions_are_refused(part: str) -> None:
+    backbone, tokens = rotary(ROTARY[0]), torch.zeros(3, 2, 128)
+    wanted = (
+        "vit_small_patch16_dinov3.lvd1689m has rotary positions, which leave no place for deep prompt tokens "
+        "(prompt.kind=vpt). Give pixel prompts, such as --set prompt.kind=spatial+global, or a backbone such as "
+        "vit_base_patch16_224.dino."
+    )
+    with pytest.raises(Misuse) as refused:
+        if part == "model":
+            model = GcdModel(backbone, PrototypeHead(128, 5, hidden=8, bottleneck=4))
+            model.attach_prompt(PromptSettings(kind="vpt"))
+            model(images(1, 64))
+        elif part == "finish":
+            backbone.finish(backbone.enter_last_block(images(1, 64)), tokens)
+        else:
+            backbone.enter_last_block(images(1, 64), tokens)
+    assert str(refused.value) == wanted
+
+
+def test_prompts_fit_rotary_backbones_and_their_last_block_can_train() -> None:
+    model = GcdModel(rotary(ROTARY[0]), PrototypeHead(128, 5, hidden=8, bottleneck=4))
+    model.attach_prompt(PromptSettings(kind="spatial+global", border=5), torch.Generator().manual_seed(0))
+    model.train_only(frozenset({"prompt", "model"}))
+    model(images(2, 64))[1].pow(2).sum().backward()
+    silent = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    assert [name for name in silent if not name.startswith("head.mlp")] == []
+    assert all(p.grad is None for p in model.backbone.vit.blocks[0].parameters())
 
 
 def test_dinov2_is_built_at_the_paper_s_size_and_not_at_its_own() -> None:
@@ -157,7 +248,7 @@ def test_the_gradient_reaches_the_tokens_of_every_block() -> None:
     ],
 )
 def test_prompts_fit_every_patch_size(name: str, size: int, patch: int) -> None:
-    backbone = shaken(build_backbone(name, image_size=size, pretrained=False).eval())
+    backbone = shaken(build_backbone(name, image_size=size, pretrained=False, architecture={"depth": 2}).eval())
     model = GcdModel(backbone, PrototypeHead(backbone.dim, 5, hidden=8, bottleneck=4)).eval()
     x, largest = images(2, size), (patch - 1) // 2
     with torch.inference_mode():
@@ -188,8 +279,10 @@ def half(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key: value.half() for key, value in state.items()}
 
 
-@pytest.mark.parametrize("suffix", [".safetensors", ".pth", ".pt", ".bin"])
-@pytest.mark.parametrize("name", [EMBEDDED, "vit_tiny_patch16_224"])
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [*((EMBEDDED, suffix) for suffix in (".safetensors", ".pth", ".pt", ".bin")), ("vit_tiny_patch16_224", ".pth")],
+)
 def test_weights_load_from_files_of_half_precision(name: str, suffix: str, tmp_path: Path) -> None:
     source = shaken(build_backbone(name, image_size=32, pretrained=False))
     state = half(source.vit.state_dict()) | {"head.weight": torch.zeros(7, 3)}  # a classifier is left out
@@ -233,7 +326,7 @@ def test_files_that_are_no_weights_are_refused(name: str, content: bytes, tmp_pa
         read_weights(tmp_path / name)
 
 
-@pytest.mark.parametrize("content", [[1, 2], {"model": {"x": 1}}, {"state_dict": {"a": torch.zeros(1)}, "epoch": 1}])
+@pytest.mark.parametrize("content", [[1, 2], {"model": {"x": 1}}, {"weights": {"a": torch.zeros(1)}}])
 def test_pickles_of_other_things_than_tensors_are_refused(content: object, tmp_path: Path) -> None:
     torch.save(content, tmp_path / "w.pth")
     with pytest.raises(Misuse, match="not a plain state dict"):
@@ -271,10 +364,32 @@ def test_a_program_in_a_weights_file_is_never_run(writer: str, tmp_path: Path) -
     assert "weights_only" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "vit_medium_patch16_gap_240", "eva02_tiny_patch14_224"])
-def test_models_without_a_class_token_to_prompt_are_refused(name: str) -> None:
-    with pytest.raises(Misuse, match=rf"{name} is not a Vision Transformer .*vit_base_patch16_224\.dino"):
-        build_backbone(name, pretrained=False)
+NOT_VITS = [
+    "resnet18",
+    "vit_medium_patch16_gap_240",  # no class token
+    "vit_medium_patch16_rope_reg1_gap_256",
+    "eva02_tiny_patch14_224",  # the final norm is behind the mean of all tokens
+    "vit_pe_core_tiny_patch16_384",  # pools by attention
+    "deit_tiny_distilled_patch16_224",  # two class tokens
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "pretrained"),
+    [*((name, True) for name in NOT_VITS), (NOT_VITS[0], False), ("eva02_tiny_patch14_224", False)],
+)
+def test_models_without_a_class_token_to_read_are_refused(
+    name: str, pretrained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(*arguments: object) -> None:
+        raise AssertionError("asked for weights before it was refused")
+
+    monkeypatch.setattr("sptnet.timm_vits.where_weights_are", fetch)
+    with pytest.raises(Misuse) as refused:
+        build_backbone(name, pretrained=pretrained)
+    assert str(refused.value) == (
+        f"{name} is not a Vision Transformer with a class token. Give one, such as vit_base_patch16_224.dino."
+    )
 
 
 def test_unknown_names_are_refused_with_some_known_ones() -> None:
@@ -292,3 +407,159 @@ def test_an_image_size_that_no_patch_divides_is_refused(name: str) -> None:
     """Otherwise the rest of the image would be dropped in silence."""
     with pytest.raises(Misuse, match="100"):
         build_backbone(name, image_size=100, pretrained=False)
+
+
+# --- files of other makes ---------------------------------------------------------------------------------------------
+
+TINY = {"embed_dim": 64, "num_heads": 1, "depth": 2}
+
+
+def tiny(name: str, size: int, seed: int = 1, **more: Any) -> Backbone:
+    backbone = build_backbone(name, image_size=size, pretrained=False, architecture={**TINY, **more})
+    return shaken(backbone.eval(), seed)
+
+
+def prefixed(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {prefix + name: value for name, value in state.items()}
+
+
+def as_dino(state: dict[str, Tensor]) -> dict[str, Any]:
+    """A whole training checkpoint: both networks with their heads, the optimiser, and the authors' options."""
+    heads = {"head.mlp.0.weight": torch.ones(3, 3), "head.last_layer.weight_g": torch.ones(3, 1)}
+    wrong = {name: value + 1 for name, value in state.items()}
+    return {
+        "student": prefixed({**prefixed(wrong, "backbone."), **heads}, "module."),
+        "teacher": {**prefixed(state, "backbone."), **heads},
+        "optimizer": {"state": {0: {"step": 3}}, "param_groups": [{"lr": 0.1}]},
+        "epoch": 7,
+        "args": argparse.Namespace(arch="vit_base", lr=0.1),
+    }
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda state: state, id="plain"),
+        pytest.param(as_dino, id="DINO, whole"),
+        pytest.param(lambda state: {"student": as_dino(state)["teacher"]}, id="only a student"),
+        pytest.param(lambda state: {"model": prefixed(state, "module.")}, id="model"),
+        pytest.param(
+            lambda state: {"state_dict": {**prefixed(state, "module.backbone."), "module.fc.weight": torch.ones(2)}},
+            id="state_dict",
+        ),
+        pytest.param(
+            lambda state: {"teacher": prefixed({**state, "masked_embed": torch.ones(1, 64)}, "backbone.")}, id="iBOT"
+        ),
+        pytest.param(
+            lambda state: {re.sub(r"blocks\.(\d+)", r"blocks.0.\1", name): value for name, value in state.items()},
+            id="chunked blocks",
+        ),
+    ],
+)
+def test_the_authors_files_load(make: Any, tmp_path: Path) -> None:
+    source = tiny("vit_base_patch16_224.dino", 32)
+    torch.save(make(source.vit.state_dict()), tmp_path / "w.pth")
+    loaded = build_backbone(source.name, tmp_path / "w.pth", 32, architecture=TINY)
+    for name, value in loaded.vit.state_dict().items():
+        assert torch.equal(value, source.vit.state_dict()[name]), name
+
+
+def interpolated(positions: Tensor, old: int, new: int) -> Tensor:
+    """A grid of positions at another size."""
+    grid = positions.reshape(1, old, old, -1).permute(0, 3, 1, 2)
+    return F.interpolate(grid, (new, new), mode="bicubic", antialias=True).permute(0, 2, 3, 1).reshape(1, new * new, -1)
+
+
+@pytest.mark.parametrize("registers", [False, True])
+def test_dinov2_s_own_files_load_at_another_size(registers: bool, tmp_path: Path) -> None:
+    """Made for 518 px; the tokens that enter the first block are worked out here as the authors do."""
+    name = f"vit_small_patch14_{'reg4_' * registers}dinov2.lvd142m"
+    rest = {
+        k: v for k, v in tiny(name, 56).vit.state_dict().items() if k not in ("cls_token", "pos_embed", "reg_token")
+    }
+    generator = torch.Generator().manual_seed(0)
+    cls, positions, regs = (torch.randn(1, n, 64, generator=generator) for n in (1, 1 + 37 * 37, 4))
+    theirs = {**rest, "cls_token": cls, "pos_embed": positions, "mask_token": torch.zeros(1, 64)}
+    if registers:
+        theirs["register_tokens"] = regs
+    torch.save(theirs, tmp_path / "w.pth")
+    loaded = build_backbone(name, tmp_path / "w.pth", 56, architecture=TINY).eval()
+    x = images(2, 56)
+    patches = F.conv2d(x, rest["patch_embed.proj.weight"], rest["patch_embed.proj.bias"], stride=14)
+    patches = patches.flatten(2).mT + interpolated(positions[:, 1:], 37, 4)
+    first = (cls + positions[:, :1]).expand(2, 1, 64)
+    wanted = torch.cat([first, *[regs.expand(2, 4, 64)] * registers, patches], dim=1)
+    with torch.inference_mode():
+        torch.testing.assert_close(enter_first_block(loaded.vit, x), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_dinov2_s_giant_has_packed_gates(tmp_path: Path) -> None:
+    name = "vit_giant_patch14_dinov2.lvd142m"
+    sizes = {**TINY, "mlp_ratio": 4}  # an even number, for the two halves
+    source = tiny(name, 28, **sizes)
+    state = source.vit.state_dict()
+    theirs = {name.replace("mlp.fc1", "mlp.w12").replace("mlp.fc2", "mlp.w3"): value for name, value in state.items()}
+    assert theirs.keys() != state.keys()
+    torch.save(theirs, tmp_path / "w.pth")
+    loaded = build_backbone(name, tmp_path / "w.pth", 28, architecture=sizes)
+    x = torch.randn(2, 5, 64, generator=torch.Generator().manual_seed(0))
+    gate, value = F.linear(x, theirs["blocks.1.mlp.w12.weight"], theirs["blocks.1.mlp.w12.bias"]).chunk(2, dim=-1)
+    wanted = F.linear(F.silu(gate) * value, theirs["blocks.1.mlp.w3.weight"], theirs["blocks.1.mlp.w3.bias"])
+    with torch.inference_mode():
+        torch.testing.assert_close(loaded.vit.blocks[1].mlp(x), wanted)
+
+
+def test_half_precision_is_widened_before_positions_are_added(tmp_path: Path) -> None:
+    name = "vit_small_patch14_reg4_dinov2.lvd142m"
+    state = half(tiny(name, 28).vit.state_dict())
+    token, position = state["cls_token"].clone(), torch.full((1, 1, 64), 2**-9).half()
+    state["pos_embed"] = torch.cat([position, state["pos_embed"]], dim=1)
+    state["register_tokens"] = state.pop("reg_token")
+    torch.save(state, tmp_path / "w.pth")
+    loaded = build_backbone(name, tmp_path / "w.pth", 28, architecture=TINY)
+    assert torch.equal(loaded.vit.cls_token, token.float() + position.float())
+
+
+def test_dinov3_loads_from_timm_s_file(tmp_path: Path) -> None:
+    name = "vit_small_patch16_dinov3.lvd1689m"
+    source = tiny(name, 64)
+    save_file(source.vit.state_dict(), tmp_path / "w.safetensors")
+    loaded = build_backbone(name, tmp_path / "w.safetensors", 32, architecture=TINY)
+    for key, value in loaded.vit.state_dict().items():
+        assert torch.equal(value, source.vit.state_dict()[key]), key
+    with pytest.raises(Misuse, match=r"unexpected \['pos_embed'\]"):
+        save_file({**source.vit.state_dict(), "pos_embed": torch.zeros(1, 5, 64)}, tmp_path / "w.safetensors")
+        build_backbone(name, tmp_path / "w.safetensors", 32, architecture=TINY)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (
+            {"0.cls_token": torch.zeros(1), "1.mlp.0.weight": torch.zeros(1)},
+            "{0} is a SimGCD checkpoint, not a backbone. "
+            "Turn it into a model with: sptnet import '{0}' --out MODEL_DIR",
+        ),
+        (
+            {"0.patch": torch.zeros(1), "1.0.cls_token": torch.zeros(1)},
+            "{0} is an SPTNet checkpoint, not a backbone. "
+            "Turn it into a model with: sptnet import '{0}' --out MODEL_DIR",
+        ),
+        (
+            {"backbone.vit.cls_token": torch.zeros(1), "head.prototypes": torch.zeros(1)},
+            "{0} is a model of sptnet, not a backbone. Start from its folder with --start-from FOLDER instead.",
+        ),
+    ],
+)
+def test_files_of_another_kind_are_named(state: dict[str, Tensor], message: str, tmp_path: Path) -> None:
+    file = tmp_path / "my weights.pth"
+    torch.save(state, file)
+    with pytest.raises(Misuse) as refused:
+        build_backbone(EMBEDDED, weights=file)
+    assert str(refused.value) == message.format(file)
+
+
+def test_files_of_no_known_kind_keep_the_plain_message(tmp_path: Path) -> None:
+    torch.save({"conv1.weight": torch.zeros(1)}, tmp_path / "w.pth")
+    with pytest.raises(Misuse, match=r"w\.pth does not fit the backbone: missing .*; unexpected \['conv1\.weight'\]\."):
+        build_backbone(EMBEDDED, weights=tmp_path / "w.pth")

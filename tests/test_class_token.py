@@ -1,11 +1,15 @@
 """The last block for the class token alone gives what the whole block gives."""
 
+from collections.abc import Callable
+
 import pytest
 import timm
 import torch
+from timm.models.eva import Eva
 from timm.models.vision_transformer import Block, ParallelScalingBlock, VisionTransformer
+from torch import Tensor, nn
 
-from sptnet.class_token import class_token_of_block, is_plain
+from sptnet.class_token import class_token_of_block, is_plain, is_plain_eva, run_block
 
 
 def vit(**settings: object) -> VisionTransformer:
@@ -21,12 +25,45 @@ SETTINGS = [{}, {"qkv_bias": False}, {"qk_norm": True}, {"init_values": 0.1}, {"
 def test_values_and_gradients_equal_the_whole_block(settings: dict[str, object]) -> None:
     block = vit(**settings).blocks[-1]
     assert is_plain(block)
+    assert_same_as_whole(block, None)
+
+
+def eva(**settings: object) -> Eva:
+    """DINOv3 in small: registers, layer scale, halves that are turned."""
+    torch.manual_seed(0)
+    sizes = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3, "num_classes": 0}
+    dinov3 = {"rope_type": "dinov3", "use_rot_pos_emb": True, "use_abs_pos_emb": False, "rope_rotate_half": True}
+    rest = {"num_reg_tokens": 4, "init_values": 0.1, "qkv_bias": False}
+    return Eva(**{**sizes, **dinov3, **rest, **settings}).double().eval()
+
+
+EVA_SETTINGS = [
+    {},
+    {"qkv_bias": True},
+    {"init_values": None},
+    {"num_reg_tokens": 0},
+    {"rope_type": "cat", "rope_rotate_half": False},
+    {"swiglu_mlp": True, "swiglu_align_to": 8},
+    {"use_rot_pos_emb": False, "use_abs_pos_emb": True},
+    {"scale_attn_inner": True},
+]
+
+
+@pytest.mark.parametrize("settings", EVA_SETTINGS)
+def test_values_and_gradients_equal_the_whole_rotary_block(settings: dict[str, object]) -> None:
+    model = eva(**settings)
+    assert is_plain_eva(model.blocks[-1])
+    rope = None if model.rope is None else model.rope.get_embed()
+    assert_same_as_whole(model.blocks[-1], rope, length=16 + model.num_prefix_tokens)
+
+
+def assert_same_as_whole(block: nn.Module, rope: Tensor | None, length: int = 17) -> None:
     with torch.no_grad():
         for parameter in block.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
-    x = torch.randn(4, 17, 24, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(4, length, 24, dtype=torch.float64, requires_grad=True)
     results = []
-    for run in (lambda: block(x)[:, :1], lambda: class_token_of_block(block, x)):
+    for run in (lambda: run_block(block, x, rope)[:, :1], lambda: class_token_of_block(block, x, rope)):
         output = run()
         weight = torch.arange(output.numel(), dtype=torch.float64).view_as(output)
         gradients = torch.autograd.grad((output * weight).sum(), [x, *block.parameters()])
@@ -37,8 +74,9 @@ def test_values_and_gradients_equal_the_whole_block(settings: dict[str, object])
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
 
 
-def test_the_other_tokens_are_not_computed() -> None:
-    block = vit().blocks[-1]
+@pytest.mark.parametrize("make", [vit, eva])
+def test_the_other_tokens_are_not_computed(make: Callable[[], nn.Module]) -> None:
+    block = make().blocks[-1]
     seen: list[int] = []
     block.mlp.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].shape[1]))
     class_token_of_block(block, torch.randn(2, 17, 24, dtype=torch.float64))
@@ -52,6 +90,19 @@ def test_a_block_of_another_make_is_run_whole() -> None:
     torch.testing.assert_close(class_token_of_block(block, x), block(x)[:, :1])
 
 
+@pytest.mark.parametrize("settings", [{"use_post_norm": True}, {"qkv_fused": False}, {"attn_type": "rope"}])
+def test_a_rotary_block_of_another_make_is_run_whole_with_its_positions(settings: dict[str, object]) -> None:
+    model = eva(num_reg_tokens=0, **settings)
+    block, rope = model.blocks[-1], model.rope.get_embed()
+    assert not is_plain(block)
+    assert not is_plain_eva(block)
+    x = torch.randn(2, 17, 24, dtype=torch.float64)
+    assert torch.equal(class_token_of_block(block, x, rope), block(x, rope=rope)[:, :1])
+    assert not torch.allclose(class_token_of_block(block, x, rope), block(x)[:, :1])
+
+
 def test_real_backbones_have_plain_blocks() -> None:
     model = timm.create_model("vit_tiny_patch16_224", pretrained=False)
     assert all(type(block) is Block and is_plain(block) for block in model.blocks)
+    for name in ("vit_small_patch16_dinov3", "vit_base_patch16_dinov3_qkvb"):
+        assert is_plain_eva(timm.create_model(name, pretrained=False, depth=1).blocks[0])

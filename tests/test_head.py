@@ -239,3 +239,31 @@ def test_initial_prototypes_are_distinct_directions():
     directions = torch.nn.functional.normalize(prototypes(head, 10, 64).detach().double(), dim=1)
     similarity = directions @ directions.T - torch.eye(10, dtype=torch.float64)
     assert similarity.abs().max() < 0.7
+
+
+# --- lengths ---
+
+
+def test_a_head_has_no_lengths_and_says_nothing_of_them():
+    head = small_head()
+    assert head.lengths is None
+    assert set(head.state_dict()) == {f"mlp.{i}.{kind}" for i in (0, 2, 4) for kind in ("weight", "bias")} | {
+        "prototypes"
+    }
+
+
+def test_lengths_multiply_the_logits_and_nothing_else():
+    head, inputs = small_head(), features()
+    other = PrototypeHead(DIM, CATEGORIES, hidden=HIDDEN, bottleneck=BOTTLENECK, with_lengths=True).double()
+    lengths = torch.tensor([1.0, 0.5, 2.0, -1.0, 3.0], dtype=torch.float64)
+    other.load_state_dict({**head.state_dict(), "lengths": lengths})
+    (projections, logits), (other_projections, other_logits) = head(inputs), other(inputs)
+    assert torch.equal(other_projections, projections)
+    for j, length in enumerate(lengths.tolist()):
+        assert other_logits[:, j].tolist() == pytest.approx((length * logits[:, j]).tolist(), rel=1e-12)
+
+
+def test_lengths_start_at_one_and_are_not_trained():
+    head = PrototypeHead(DIM, CATEGORIES, hidden=HIDDEN, bottleneck=BOTTLENECK, with_lengths=True)
+    assert head.lengths.tolist() == [1.0] * CATEGORIES
+    assert len(trained(head)) == len(trained(small_head())) == 7

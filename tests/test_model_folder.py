@@ -15,7 +15,7 @@ from sptnet.config import PromptSettings
 from sptnet.errors import Failure, Misuse
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
-from sptnet.model_folder import ModelCard, find_model_folder, load_model, save_model
+from sptnet.model_folder import ModelCard, check_replaceable, find_model_folder, load_model, save_model
 
 NAMES = ("cat", "dog", "new-1")
 KINDS = ["none", "global", "shared", "spatial", "shared+global", "spatial+global", "vpt"]
@@ -171,3 +171,79 @@ def test_damaged_weights_are_noticed(damage: Callable[[Path], object], reason: s
     damage(saved / "model.safetensors")
     with pytest.raises(Failure, match=rf"model\.safetensors is {reason}|model\.safetensors is damaged \(its {reason}"):
         load_model(saved)
+
+
+# --- models from elsewhere --------------------------------------------------------------------------------------------
+
+
+def test_lengths_of_the_prototypes_come_back(tmp_path: Path) -> None:
+    model, card = small_model()
+    before = logits(model)
+    model.head = PrototypeHead(model.backbone.dim, len(NAMES), hidden=8, bottleneck=4, with_lengths=True)
+    model.head.load_state_dict({**small_model()[0].head.state_dict(), "lengths": torch.tensor([1.0, 2.0, 0.5])})
+    save_model(tmp_path / "model", model, card)
+    again, _ = load_model(tmp_path / "model")
+    assert again.head.lengths is not None
+    assert again.head.lengths.tolist() == [1.0, 2.0, 0.5]
+    assert torch.equal(logits(again), logits(model))
+    torch.testing.assert_close(logits(again), before * torch.tensor([1.0, 2.0, 0.5]))
+
+
+def test_models_of_our_own_say_nothing_of_lengths_or_architecture(saved: Path) -> None:
+    description = json.loads((saved / "model.json").read_text(encoding="utf-8"))
+    assert description["head"] == {"hidden": 8, "bottleneck": 4}
+    assert "architecture" not in description
+    assert "head.lengths" not in load_file(saved / "model.safetensors")
+
+
+def test_an_architecture_of_other_sizes_comes_back(tmp_path: Path) -> None:
+    sizes = {"embed_dim": 64, "depth": 2, "num_heads": 1, "patch_size": 8}
+    backbone = build_backbone("vit_base_patch16_224.dino", image_size=32, pretrained=False, architecture=sizes)
+    card = ModelCard(NAMES, 2, PromptSettings(kind="none"), 0.875)
+    model = GcdModel(backbone, PrototypeHead(64, 3, hidden=8, bottleneck=4)).eval()
+    save_model(tmp_path / "model", model, card)
+    again, _ = load_model(tmp_path / "model")
+    assert again.backbone.architecture == sizes
+    assert (again.backbone.name, again.backbone.patch_size, again.backbone.dim) == ("vit_base_patch16_224.dino", 8, 64)
+    assert torch.equal(logits(again), logits(model))
+
+
+def test_a_dinov3_model_comes_back(tmp_path: Path) -> None:
+    sizes = {"embed_dim": 64, "depth": 2, "num_heads": 1}
+    name = "vit_small_patch16_dinov3.lvd1689m"
+    backbone = build_backbone(name, image_size=32, pretrained=False, architecture=sizes)
+    card = ModelCard(NAMES, 2, PromptSettings(kind="spatial+global", border=3), 0.875)
+    model = GcdModel(backbone, PrototypeHead(64, 3, hidden=8, bottleneck=4)).eval()
+    model.attach_prompt(card.prompt, torch.Generator().manual_seed(0))
+    save_model(tmp_path / "model", model, card)
+    assert torch.equal(logits(load_model(tmp_path / "model")[0]), logits(model))
+
+
+@pytest.mark.parametrize("sizes", [{"embed_dim": 65}, {"breadth": 3}, {"checkpoint_path": "w.pth"}, [1]])
+def test_an_impossible_architecture_is_named(sizes: object, saved: Path) -> None:
+    edit(saved, lambda d: d.update(backbone="vit_tiny_patch16_224", architecture=sizes))
+    with pytest.raises(Failure, match=r"model\.json does not describe a model that fits its weights"):
+        load_model(saved)
+
+
+def test_only_a_model_is_replaced_and_only_when_asked(saved: Path, tmp_path: Path) -> None:
+    check_replaceable(tmp_path / "new", overwrite=False)
+    check_replaceable(saved, overwrite=True)
+    (tmp_path / "empty").mkdir()
+    check_replaceable(tmp_path / "empty", overwrite=False)
+    with pytest.raises(Misuse) as refused:
+        check_replaceable(saved, overwrite=False)
+    assert str(refused.value) == f"{saved} exists already. Replace it with --overwrite, or give another --out."
+    (saved / "thesis.txt").write_text("x", encoding="utf-8")
+    for overwrite in (False, True):
+        with pytest.raises(Misuse) as refused:
+            check_replaceable(saved, overwrite)
+        assert str(refused.value) == (
+            f"{saved} holds other files than a model, such as thesis.txt, which sptnet never deletes. "
+            "Give another --out."
+        )
+    with pytest.raises(Misuse) as refused:
+        check_replaceable(saved / "thesis.txt", overwrite=True)
+    assert str(refused.value) == (
+        f"{saved / 'thesis.txt'} is a file. Give a folder that does not exist yet with --out."
+    )

@@ -4,41 +4,84 @@ Only that token leaves the backbone, and tokens meet nowhere but in the attentio
 of all other tokens are never read: leaving them out is exact, and saves most of the block.
 """
 
+from typing import Any
+
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from timm.layers import Attention
+from timm.layers import Attention, apply_rot_embed_cat
+from timm.models.eva import EvaAttention, EvaBlock
 from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 
-def class_token_of_block(block: nn.Module, x: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch 1 dim"]:
-    """What the block makes of the first token; a block of another make is run whole."""
-    if not is_plain(block):
-        whole: Tensor = block(x)[:, :1]
-        return whole
-    assert isinstance(block, Block)
+def class_token_of_block(
+    block: nn.Module, x: Float[Tensor, "batch length dim"], rope: Tensor | None = None
+) -> Float[Tensor, "batch 1 dim"]:
+    """What the block makes of the first token, given the rotary positions if it has any; other makes are run whole."""
     token: Tensor = x[:, :1]
-    token = token + block.drop_path1(block.ls1(attend_from_first(block.attn, block.norm1(x))))
-    token = token + block.drop_path2(block.ls2(block.mlp(block.norm2(token))))
-    return token
+    if is_plain(block):
+        assert isinstance(block, Block)
+        token = token + block.drop_path1(block.ls1(attend_from_first(block.attn, block.norm1(x))))
+        token = token + block.drop_path2(block.ls2(block.mlp(block.norm2(token))))
+        return token
+    if is_plain_eva(block):
+        assert isinstance(block, EvaBlock)
+        scale1, scale2 = (1.0, 1.0) if block.gamma_1 is None else (block.gamma_1, block.gamma_2)
+        token = token + block.drop_path1(scale1 * attend_from_first(block.attn, block.norm1(x), rope))
+        token = token + block.drop_path2(scale2 * block.mlp(block.norm2(token)))
+        return token
+    whole: Tensor = run_block(block, x, rope)[:, :1]
+    return whole
+
+
+def run_block(
+    block: nn.Module, x: Float[Tensor, "batch length dim"], rope: Tensor | None = None
+) -> Float[Tensor, "batch length dim"]:
+    """All tokens through a block, with rotary positions if there are any."""
+    y: Tensor = block(x) if rope is None else block(x, rope=rope)
+    return y
 
 
 def is_plain(block: nn.Module) -> bool:
     return type(block) is Block and type(block.attn) is Attention and getattr(block.attn, "gate", None) is None
 
 
-def attend_from_first(attention: Attention, x: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch 1 dim"]:
-    """Self-attention with the first token's query only; keys and values of all tokens."""
+def is_plain_eva(block: nn.Module) -> bool:
+    attention: Any = getattr(block, "attn", None)
+    if type(block) is not EvaBlock or type(attention) is not EvaAttention:
+        return False
+    return attention.qkv is not None and getattr(attention, "gate", None) is None
+
+
+def attend_from_first(
+    attention: Attention | EvaAttention, x: Float[Tensor, "batch length dim"], rope: Tensor | None = None
+) -> Float[Tensor, "batch 1 dim"]:
+    """Self-attention with the first token's query only; keys and values of all tokens.
+
+    The first token has no place in the image: its query is not rotated, nor are the keys of the other prefix tokens.
+    """
     batch, inner, heads = len(x), attention.proj.in_features, attention.num_heads
-    weight, bias = attention.qkv.weight, attention.qkv.bias
+    weight, bias = attention.qkv.weight, qkv_bias(attention)
     bias_q, bias_kv = (None, None) if bias is None else (bias[:inner], bias[inner:])
     query = F.linear(x[:, :1], weight[:inner], bias_q).view(batch, 1, heads, -1).transpose(1, 2)
     both = F.linear(x, weight[inner:], bias_kv).view(batch, x.shape[1], 2, heads, -1)
     key, value = both.permute(2, 0, 3, 1, 4).unbind(0)
+    query, key = attention.q_norm(query), attention.k_norm(key)
+    if rope is not None:
+        prefix, half = attention.num_prefix_tokens, attention.rotate_half
+        rotated = apply_rot_embed_cat(key[:, :, prefix:], rope, half=half)
+        key = torch.cat([key[:, :, :prefix], rotated], dim=2).type_as(value)
     dropout = attention.attn_drop.p if attention.training else 0.0
-    mixed = F.scaled_dot_product_attention(
-        attention.q_norm(query), attention.k_norm(key), value, dropout_p=dropout, scale=attention.scale
-    )
+    mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=attention.scale)
     mixed = attention.norm(mixed.transpose(1, 2).reshape(batch, 1, inner))
     out: Tensor = attention.proj_drop(attention.proj(mixed))
     return out
+
+
+def qkv_bias(attention: Attention | EvaAttention) -> Tensor | None:
+    if isinstance(attention, Attention):
+        bias: Tensor | None = attention.qkv.bias
+        return bias
+    parts = (attention.q_bias, attention.k_bias, attention.v_bias)
+    return None if parts[0] is None else torch.cat(parts)

@@ -126,6 +126,28 @@ class SptNet(Stage):
     teacher_warm_up: Count = 10
 
 
+class Clustering(Section):
+    """K-means: how often it starts anew, and when it stops."""
+
+    n_init: Count
+    max_iter: Count = 200
+    tol: NonNegative = 1e-4
+
+
+class KMeans(Clustering):
+    n_init: Count = 10
+
+
+class Gcd(Clustering):
+    epochs: Count = 200
+    learning_rate: NonNegative = 0.1
+    weight_decay: NonNegative = 5e-5
+    final_ratio: Share = 1e-3
+    sup_weight: Share = 0.35
+    output: Count = Field(65536, description="length of the projections that are contrasted")
+    n_init: Count = 100
+
+
 class Training(Section):
     batch_size: Annotated[int, Field(ge=2)] = 128
     momentum: Share = 0.9
@@ -147,6 +169,8 @@ class Config(Section):
     head: HeadSettings = HeadSettings()
     views: Views = Views()
     prompt: PromptSettings = PromptSettings()
+    kmeans: KMeans = KMeans()
+    gcd: Gcd = Gcd()
     simgcd: SimGcd = SimGcd()
     sptnet: SptNet = SptNet()
     training: Training = Training()

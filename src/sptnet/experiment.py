@@ -16,14 +16,16 @@ import torch
 from sptnet.backbone import build_backbone
 from sptnet.categories import category_names, write_category_pictures, write_predictions
 from sptnet.checkpoint import Checkpoint, digest, frozen_digest, load_checkpoint, newest_checkpoint, save_checkpoint
-from sptnet.config import Config, PromptSettings
+from sptnet.cluster_head import CentroidHead, ContrastiveHead
+from sptnet.clustering import find_centroids
+from sptnet.config import Clustering, Config, PromptSettings
 from sptnet.data import LoadedData, load_data, resolve_n_categories
 from sptnet.device import choose_compute
 from sptnet.errors import Failure, Misuse
 from sptnet.head import PrototypeHead
 from sptnet.interrupt import noted_interrupts
 from sptnet.loader import iterate_centre_views, n_workers
-from sptnet.methods import stages_of
+from sptnet.methods import method_of
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model
 from sptnet.phases import StagePlan
@@ -49,7 +51,8 @@ class Experiment:
             raise Misuse(
                 f"the run {run.path} would lie among the images it reads. Give an --out outside the data folder."
             )
-        self.stages = stages_of(config)
+        self.method = method_of(config)
+        self.stages = self.method.stages(config)
         self.compute = choose_compute(config.device, config.precision)
         self.data = data or load_data(config.data, tell)
         split = self.data.split
@@ -74,6 +77,8 @@ class Experiment:
         start_from = config.sptnet.start_from if config.method == "sptnet" else None
         if start_from is not None:
             model, card = load_model(start_from)
+            if not isinstance(model.head, PrototypeHead):
+                raise Misuse(f"{start_from} has no trained classifier to build on. Give a run of simgcd or sptnet.")
             known = self.data.split.known_classes
             if len(card.categories) != config.n_categories or card.categories[: card.n_known] != known:
                 raise Misuse(
@@ -89,7 +94,7 @@ class Experiment:
         settings = config.backbone
         backbone = build_backbone(settings.name, settings.weights, settings.image_size)
         with seeded(seed_of(config.seed, "head")):
-            head = PrototypeHead(backbone.dim, len(self.names), config.head.hidden, config.head.bottleneck)
+            head = self.method.head(config, backbone.dim, len(self.names))
         return GcdModel(backbone, head, settings.trainable_blocks).to(self.compute.device)
 
     def run(self, resume: bool = False, overwrite: bool = False, command: Sequence[str] = ()) -> dict[str, Any]:
@@ -108,12 +113,16 @@ class Experiment:
                 if checkpoint is None or checkpoint.stage <= number:
                     self._train_stage(number, plan, checkpoint, check_interrupt)
                     checkpoint = None
+        if not self.stages:
+            self._cluster()
+            self._save(folder.model, PromptSettings(kind="none"))
         return self._finish(time.perf_counter() - start)
 
     def _check_settings(self) -> None:
         """What cannot be trained is refused before anything is written or replaced."""
         split = self.data.split
-        check_batch_size(len(split.labelled) + len(split.unlabelled), self.config.training.batch_size)
+        if self.stages:
+            check_batch_size(len(split.labelled) + len(split.unlabelled), self.config.training.batch_size)
         self.model.group("model")
         if self.config.views.bank and self.config.backbone.trainable_blocks > 1:
             raise Misuse(
@@ -207,8 +216,36 @@ class Experiment:
                 self._tell_epoch(line, plan)
         if training.select == "best-old-holdout":
             self.model = load_model(folder.path / f"best-{plan.name}")[0].to(self.compute.device)
-        target = folder.model if number == len(self.stages) - 1 else folder.model_of_stage(plan.name)
-        save_model(target, self.model, self._card(prompt))
+        else:
+            self._cluster()  # once more, for a run that was stopped just here
+        self._save(folder.model if number == len(self.stages) - 1 else folder.model_of_stage(plan.name), prompt)
+
+    def _save(self, folder: Path, prompt: PromptSettings) -> None:
+        """The model as it will be used: a projection that only trained is left out."""
+        head = self.model.head
+        self.model.head = head.classifier if isinstance(head, ContrastiveHead) else head
+        save_model(folder, self.model, self._card(prompt))
+        self.model.head = head
+
+    def _cluster(self) -> None:
+        """Of a method that clusters, the centroids for the features as they are now."""
+        if self.method.clusters == "no":
+            return
+        head, split = self.model.head, self.data.split
+        centroid_head = head.classifier if isinstance(head, ContrastiveHead) else head
+        assert isinstance(centroid_head, CentroidHead)
+        trained_on = np.concatenate([split.labelled, split.unlabelled])
+        settings: Clustering = getattr(self.config, self.config.method)
+        found = find_centroids(
+            self.outputs(trained_on).features,
+            np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1),
+            len(self.names),
+            settings,
+            seed_of(self.config.seed, "clustering"),
+            self.method.clusters == "semi-supervised",
+            str(self.compute.device),
+        )
+        centroid_head.centroids.copy_(found)
 
     def _card(self, prompt: PromptSettings) -> ModelCard:
         config = self.config
@@ -223,7 +260,10 @@ class Experiment:
     def _epoch_line(self, number: int, plan: StagePlan, report: EpochReport) -> dict[str, Any]:
         line: dict[str, Any] = {"stage": plan.name, "stage_number": number, **vars(report)}
         training, split = self.config.training, self.data.split
-        if report.epoch % training.evaluate_every == 0 or report.epoch == plan.epochs:
+        scores_now = report.epoch % training.evaluate_every == 0 or report.epoch == plan.epochs
+        if scores_now or len(split.holdout):
+            self._cluster()
+        if scores_now:
             scored = np.concatenate([split.unlabelled, split.test])
             line["scores"] = self._scores(self.outputs(scored), scored)
         if len(split.holdout):
@@ -248,7 +288,7 @@ class Experiment:
             self.best is None or line["old_holdout"] > self.best[0]
         ):
             self.best = (line["old_holdout"], line["epoch"])
-            save_model(self.run_folder.path / f"best-{plan.name}", self.model, self._card(prompt))
+            self._save(self.run_folder.path / f"best-{plan.name}", prompt)
 
     def _tell_epoch(self, line: dict[str, Any], plan: StagePlan) -> None:
         losses = ", ".join(f"{phase} {parts['total']:.3f}" for phase, parts in line["losses"].items())

@@ -1,5 +1,6 @@
 """The head: a projection for the contrastive losses beside a cosine classifier with unit-norm prototypes."""
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -8,7 +9,12 @@ from torch import Tensor, nn
 class PrototypeHead(nn.Module):
     """Features to (projections, logits). Both read the class token; the classifier does not see the MLP."""
 
-    def __init__(self, dim: int, n_categories: int, hidden: int = 2048, bottleneck: int = 256):
+    lengths: Tensor | None
+    """Fixed factors of the logits; only models from elsewhere whose prototypes are not all of length 1 have them."""
+
+    def __init__(
+        self, dim: int, n_categories: int, hidden: int = 2048, bottleneck: int = 256, with_lengths: bool = False
+    ):
         super().__init__()
         self.hidden, self.bottleneck = hidden, bottleneck
         self.mlp = nn.Sequential(
@@ -25,6 +31,7 @@ class PrototypeHead(nn.Module):
         # The rows' directions are the prototypes; their lengths cancel in `forward`. They start random uniform,
         # as a linear layer's weights do.
         self.prototypes = nn.Parameter(nn.Linear(dim, n_categories, bias=False).weight.detach().clone())
+        self.register_buffer("lengths", torch.ones(n_categories) if with_lengths else None)
 
     @property
     def n_categories(self) -> int:
@@ -33,4 +40,4 @@ class PrototypeHead(nn.Module):
     def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
         """Projections of the raw features, and cosines between features and prototypes (no temperature)."""
         logits = F.linear(F.normalize(features, dim=1), F.normalize(self.prototypes, dim=1))
-        return self.mlp(features), logits
+        return self.mlp(features), logits if self.lengths is None else logits * self.lengths

@@ -1,8 +1,8 @@
 """Ctrl-C that cannot get lost.
 
-Python drops an exception that a signal handler raises while a destructor or a fork's clean-up is running, and a training
-with worker processes runs such code at every epoch. So the handler also leaves a note, which the training loop reads at
-every step.
+Python drops an exception that a signal handler raises while a destructor or a fork's clean-up is running, and a
+training with worker processes runs such code at every epoch. So the handler also leaves a note, which the training loop
+reads at every step.
 """
 
 import signal

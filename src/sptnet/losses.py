@@ -86,18 +86,30 @@ def mean_entropy_gap(logits: Float[Tensor, "2b k"], temperature: float = STUDENT
 
 
 @dataclass(frozen=True)
-class GcdLoss:
-    """The named parts of the objective and their weighted sum."""
+class Loss:
+    """The named parts of an objective and their weighted sum."""
 
+    total: Tensor
+
+    def parts(self) -> dict[str, Tensor]:
+        """By name, the total last."""
+        names = [field.name for field in fields(self) if field.name != "total"]
+        return {name: getattr(self, name) for name in (*names, "total")}
+
+
+@dataclass(frozen=True)
+class GcdLoss(Loss):
     info_nce: Tensor
     supervised_contrastive: Tensor
     self_distillation: Tensor
     cross_entropy: Tensor
     mean_entropy_gap: Tensor
-    total: Tensor
 
-    def parts(self) -> dict[str, Tensor]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+@dataclass(frozen=True)
+class ContrastiveLoss(Loss):
+    info_nce: Tensor
+    supervised_contrastive: Tensor
 
 
 def gcd_loss(
@@ -122,4 +134,17 @@ def gcd_loss(
     unsupervised_part = distilled + entropy_weight * gap + nce
     supervised_part = supervised + contrast
     total = (1 - sup_weight) * unsupervised_part + sup_weight * supervised_part
-    return GcdLoss(nce, contrast, distilled, supervised, gap, total)
+    return GcdLoss(total, nce, contrast, distilled, supervised, gap)
+
+
+def contrastive_loss(
+    projections: Float[Tensor, "2b dim"],
+    labels: Int[Tensor, " b"],
+    labelled: Bool[Tensor, " b"],
+    sup_weight: float = 0.35,
+) -> ContrastiveLoss:
+    """The objective of the GCD method: (1 - lambda) InfoNCE + lambda SupCon."""
+    nce = info_nce(projections, INFO_NCE_TEMPERATURE)
+    known = labelled.repeat(2)
+    contrast = supervised_contrastive(projections[known], labels[labelled], SUPERVISED_CONTRASTIVE_TEMPERATURE)
+    return ContrastiveLoss((1 - sup_weight) * nce + sup_weight * contrast, nce, contrast)

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
 from sptnet.backbone import Backbone
+from sptnet.cluster_head import Head
 from sptnet.config import PromptSettings
-from sptnet.head import PrototypeHead
 from sptnet.prompts import SummedPrompt, build_prompt
 
 Group = Literal["prompt", "model"]
@@ -27,10 +27,10 @@ class DeepTokens(nn.Module):
 class GcdModel(nn.Module):
     """Images to (projections, logits); `prompted=False` leaves the prompts out."""
 
-    def __init__(self, backbone: Backbone, head: PrototypeHead, trainable_blocks: int = 1):
+    def __init__(self, backbone: Backbone, head: Head, trainable_blocks: int = 1):
         super().__init__()
         self.backbone = backbone
-        self.head = head
+        self.head: Head = head
         self.prompt: SummedPrompt = build_prompt("none", backbone.pixels.image_size, backbone.patch_size)
         self.tokens: DeepTokens | None = None
         self.trainable_blocks = trainable_blocks
@@ -40,10 +40,11 @@ class GcdModel(nn.Module):
         backbone = self.backbone
         size, patch = backbone.pixels.image_size, backbone.patch_size
         kind = "none" if settings.kind == "vpt" else settings.kind
-        device = self.head.prototypes.device
+        device = next(self.backbone.parameters()).device
         self.prompt = build_prompt(kind, size, patch, settings.width, settings.border, generator).to(device)
         self.tokens = None
         if settings.kind == "vpt":
+            backbone.check_takes_tokens()
             tokens = DeepTokens(backbone.depth, settings.tokens, backbone.dim, patch, generator)
             self.tokens = tokens.to(device)
 

@@ -11,12 +11,14 @@ from safetensors.torch import load_file, save_file
 
 from sptnet.backbone import build_backbone
 from sptnet.checkpoint import digest
+from sptnet.cluster_head import CentroidHead, ContrastiveHead, Head
 from sptnet.config import PromptSettings
 from sptnet.errors import Failure, Misuse, SptnetError
 from sptnet.files import write_atomically
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
 from sptnet.pixels import PixelFormat
+from sptnet.wording import printable
 
 FORMAT = 1
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
@@ -33,6 +35,21 @@ class ModelCard:
     trainable_blocks: int = 1
 
 
+def check_replaceable(folder: Path, overwrite: bool) -> None:
+    """A model may take the place of a model when asked, and of nothing else."""
+    if folder.is_file():
+        raise Misuse(f"{folder} is a file. Give a folder that does not exist yet with --out.")
+    found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    strangers = [name for name in found if name not in (WEIGHTS, DESCRIPTION)]
+    if strangers:
+        raise Misuse(
+            f"{folder} holds other files than a model, such as {printable(strangers[0])}, which sptnet never deletes. "
+            "Give another --out."
+        )
+    if found and not overwrite:
+        raise Misuse(f"{folder} exists already. Replace it with --overwrite, or give another --out.")
+
+
 def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:
     """Writes a fresh folder beside the old one and swaps, so that there is always a whole model."""
     backbone = model.backbone
@@ -40,8 +57,9 @@ def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:
     description = {
         "format": FORMAT,
         "backbone": backbone.name,
+        **({"architecture": backbone.architecture} if backbone.architecture else {}),
         "pixels": backbone.pixels.to_dict(),
-        "head": {"hidden": model.head.hidden, "bottleneck": model.head.bottleneck},
+        "head": _describe_head(model.head),
         "prompt": card.prompt.model_dump(),
         "crop_ratio": card.crop_ratio,
         "trainable_blocks": card.trainable_blocks,
@@ -88,7 +106,7 @@ def load_model(path: str | Path) -> tuple[GcdModel, ModelCard]:
         model.load_state_dict(tensors)
     except SptnetError:
         raise
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, AssertionError) as error:
         raise Failure(
             f"{folder / DESCRIPTION} does not describe a model that fits its weights ({type(error).__name__}: "
             f"{first_line(error)}). Copy the model directory again or train again."
@@ -98,6 +116,22 @@ def load_model(path: str | Path) -> tuple[GcdModel, ModelCard]:
 
 def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0]
+
+
+def _describe_head(head: Head) -> dict[str, Any]:
+    """The words to build it with; most heads have no lengths, and say nothing of them."""
+    if isinstance(head, CentroidHead):
+        return {"kind": "centroids"}
+    if isinstance(head, ContrastiveHead):
+        raise Misuse("a head of projections is of no use after training. Save its classifier.")
+    lengths = {} if head.lengths is None else {"with_lengths": True}
+    return {"hidden": head.hidden, "bottleneck": head.bottleneck, **lengths}
+
+
+def _build_head(facts: dict[str, Any], dim: int, n_categories: int) -> Head:
+    if facts.get("kind") == "centroids":
+        return CentroidHead(dim, n_categories)
+    return PrototypeHead(dim, n_categories, **facts)
 
 
 def _build(description: dict[str, Any]) -> tuple[GcdModel, ModelCard]:
@@ -111,9 +145,14 @@ def _build(description: dict[str, Any]) -> tuple[GcdModel, ModelCard]:
         description["crop_ratio"],
         description["trainable_blocks"],
     )
-    backbone = build_backbone(description["backbone"], image_size=pixels.image_size, pretrained=False)
+    backbone = build_backbone(
+        description["backbone"],
+        image_size=pixels.image_size,
+        pretrained=False,
+        architecture=description.get("architecture"),
+    )
     backbone.pixels = pixels
-    head = PrototypeHead(backbone.dim, len(card.categories), **description["head"])
+    head = _build_head(description["head"], backbone.dim, len(card.categories))
     model = GcdModel(backbone, head, card.trainable_blocks)
     model.attach_prompt(card.prompt)
     return model, card

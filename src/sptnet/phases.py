@@ -6,7 +6,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from sptnet.losses import GcdLoss
+from sptnet.losses import Loss
 from sptnet.model import Group
 
 
@@ -94,12 +94,14 @@ class Optimiser:
     learning_rate: LearningRate
     weight_decay: float
     momentum: float
+    decay_vectors: bool = False
+    """Whether biases and other vectors decay too, as in the GCD method."""
 
 
 class Objective(Protocol):
     def __call__(
         self, projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int
-    ) -> GcdLoss: ...
+    ) -> Loss: ...
 
 
 @dataclass(frozen=True)

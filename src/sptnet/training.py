@@ -14,7 +14,7 @@ from sptnet.checkpoint import Checkpoint
 from sptnet.device import Compute
 from sptnet.errors import Failure
 from sptnet.loader import iterate_batches
-from sptnet.losses import GcdLoss
+from sptnet.losses import Loss
 from sptnet.model import GcdModel, Group
 from sptnet.phases import Phase, StagePlan
 from sptnet.sampler import balanced_batches, n_batches
@@ -58,11 +58,14 @@ class EpochReport:
         self.steps[phase.name] = n + 1
 
 
-def parameter_groups(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
-    """Weight decay on matrices only: biases and other vectors go without."""
+def parameter_groups(
+    parameters: list[nn.Parameter], weight_decay: float, decay_vectors: bool = False
+) -> list[dict[str, Any]]:
+    """Weight decay on matrices only, unless asked: biases and other vectors go without."""
     matrices = [p for p in parameters if p.ndim > 1]
     vectors = [p for p in parameters if p.ndim <= 1]
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    of_vectors = weight_decay if decay_vectors else 0.0
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": of_vectors}]
 
 
 def step_loss(
@@ -73,7 +76,7 @@ def step_loss(
     epoch: int,
     compute: Compute,
     bank: TokenBank | None = None,
-) -> GcdLoss:
+) -> Loss:
     """The objective on the pair of views that the phase asks for."""
     one, two = phase.views
     with compute.autocast():
@@ -132,7 +135,9 @@ class StageTrainer:
             parameters = model.group(group)
             if parameters:
                 self.optimisers[group] = torch.optim.SGD(
-                    parameter_groups(parameters, settings.weight_decay), lr=0.0, momentum=settings.momentum
+                    parameter_groups(parameters, settings.weight_decay, settings.decay_vectors),
+                    lr=0.0,
+                    momentum=settings.momentum,
                 )
         self.scalers = {group: compute.scaler() for group in self.optimisers}
         self.epoch = 0

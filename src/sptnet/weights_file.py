@@ -1,5 +1,6 @@
 """Reading a file of weights without running anything that is in it."""
 
+import argparse
 import pickle
 import warnings
 from pathlib import Path
@@ -11,20 +12,22 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from sptnet.errors import Failure, Misuse
+from sptnet.state_dicts import unwrapped
 
 # What torch's unpickler and zip reader raise on bytes that are not a checkpoint.
 _NOT_WEIGHTS = (RuntimeError, EOFError, OSError, KeyError, IndexError, ValueError, TypeError, AttributeError)
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """A state dict from a `.safetensors` file, or from a pickled one of tensors only (`weights_only`)."""
+    """A state dict from a `.safetensors` file or a pickled one (`weights_only`), also from inside a checkpoint.
+
+    Of a checkpoint's teacher and student, the teacher is taken.
+    """
     path = Path(path)
     if not path.is_file():
         raise Misuse(f"no weights file at {path}. Give the path of a .safetensors, .pth or .pt file.")
-    state = _read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path)
-    if not isinstance(state, dict) or not all(
-        isinstance(key, str) and isinstance(value, Tensor) for key, value in state.items()
-    ):
+    state = unwrapped(_read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path))
+    if state is None:
         raise Misuse(f"{path} is not a plain state dict (name to tensor). Give the backbone's state dict alone.")
     return state
 
@@ -38,7 +41,8 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_pickled(path: Path) -> Any:
     try:
-        with warnings.catch_warnings(action="ignore"):  # about old pickle formats, which read well
+        # Old pickle formats warn and read well. Authors store their options beside the weights: plain values.
+        with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals([argparse.Namespace]):
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise Failure(

@@ -1,19 +1,24 @@
-"""Methods: each is one small file whose `stages(config)` says what is trained, in order."""
-
-from collections.abc import Callable
+"""Methods: each is one small file whose `METHOD` says what is trained, in order, and how images get their category."""
 
 from sptnet.config import Config
 from sptnet.errors import Misuse
-from sptnet.methods import simgcd, sptnet
+from sptnet.methods import gcd, kmeans, simgcd, sptnet
+from sptnet.methods.method import Method
 from sptnet.phases import StagePlan
 
-METHODS: dict[str, Callable[[Config], list[StagePlan]]] = {
-    "simgcd": simgcd.stages,
-    "sptnet": sptnet.stages,
+METHODS: dict[str, Method] = {
+    "kmeans": kmeans.METHOD,
+    "gcd": gcd.METHOD,
+    "simgcd": simgcd.METHOD,
+    "sptnet": sptnet.METHOD,
 }
 
 
-def stages_of(config: Config) -> list[StagePlan]:
+def method_of(config: Config) -> Method:
     if config.method not in METHODS:
         raise Misuse(f"unknown method {config.method!r}. Use one of: {', '.join(METHODS)}.")
-    return METHODS[config.method](config)
+    return METHODS[config.method]
+
+
+def stages_of(config: Config) -> list[StagePlan]:
+    return method_of(config).stages(config)

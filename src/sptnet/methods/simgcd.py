@@ -5,9 +5,12 @@ It is a baseline of the paper, and stage 0 of SPTNet.
 
 from torch import Tensor
 
+from sptnet.cluster_head import Head
 from sptnet.config import Config, Stage
 from sptnet.errors import Misuse
+from sptnet.head import PrototypeHead
 from sptnet.losses import GcdLoss, gcd_loss
+from sptnet.methods.method import Method
 from sptnet.phases import RAW, Always, Objective, Optimiser, StagePlan
 from sptnet.schedules import cosine_by_epoch, teacher_temperature
 
@@ -42,3 +45,10 @@ def stages(config: Config) -> list[StagePlan]:
             optimisers={"model": model_optimiser(stage, config.training.momentum)},
         )
     ]
+
+
+def head(config: Config, dim: int, n_categories: int) -> Head:
+    return PrototypeHead(dim, n_categories, config.head.hidden, config.head.bottleneck)
+
+
+METHOD = Method(stages, head)

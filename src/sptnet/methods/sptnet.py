@@ -3,6 +3,7 @@
 from sptnet.config import Config, SptNet
 from sptnet.errors import Misuse
 from sptnet.methods import simgcd
+from sptnet.methods.method import Method
 from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, OneThenOther, Optimiser, StagePlan, TakeTurns, Turns
 from sptnet.schedules import warm_up_then_cosine
 
@@ -48,3 +49,6 @@ def stages(config: Config) -> list[StagePlan]:
         prompt_kind="none" if without_prompts else config.prompt.kind,
     )
     return [stage] if settings.start_from else [*simgcd.stages(config), stage]
+
+
+METHOD = Method(stages, simgcd.head)

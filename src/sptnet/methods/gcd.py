@@ -1,0 +1,34 @@
+"""GCD (Vaze et al., CVPR 2022): contrastive fine-tuning of the last block, then semi-supervised k-means.
+
+The two contrastive losses read a wide projection; categories come from clustering the class tokens of all training
+images, labelled ones held to their class.
+"""
+
+from torch import Tensor
+
+from sptnet.cluster_head import ContrastiveHead, Head
+from sptnet.config import Config
+from sptnet.losses import ContrastiveLoss, contrastive_loss
+from sptnet.methods.method import Method
+from sptnet.phases import RAW, Always, Optimiser, StagePlan
+from sptnet.schedules import cosine_by_epoch
+
+
+def stages(config: Config) -> list[StagePlan]:
+    settings = config.gcd
+
+    def objective(projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> ContrastiveLoss:
+        return contrastive_loss(projections, labels, labelled, settings.sup_weight)
+
+    def learning_rate(epoch: int, step: int, epochs: int, steps: int) -> float:
+        return cosine_by_epoch(settings.learning_rate, settings.final_ratio, epoch, epochs)
+
+    optimiser = Optimiser(learning_rate, settings.weight_decay, config.training.momentum, decay_vectors=True)
+    return [StagePlan("gcd", settings.epochs, Always(RAW), objective, {"model": optimiser})]
+
+
+def head(config: Config, dim: int, n_categories: int) -> Head:
+    return ContrastiveHead(dim, n_categories, config.head.hidden, config.head.bottleneck, config.gcd.output)
+
+
+METHOD = Method(stages, head, clusters="semi-supervised")

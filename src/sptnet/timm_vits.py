@@ -1,0 +1,74 @@
+"""Vision Transformers by timm name: those that have a class token to read, and what each expects of its pixels."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import timm
+from timm.models.eva import Eva
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+
+from sptnet.errors import Failure, Misuse
+from sptnet.fetch import where_weights_are
+from sptnet.pixels import PixelFormat
+from sptnet.vit_parts import Vit
+
+SIZES = {"patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio"}
+_MODULES = (".vision_transformer", ".deit", ".eva")
+
+
+def check_name(name: str) -> None:
+    """Known to timm, and from where its Vision Transformers are: asked before anything is built."""
+    architecture, _, tag = name.partition(".")
+    if not timm.is_model(architecture):
+        close = difflib.get_close_matches(architecture, timm.list_models("vit_*"), n=4, cutoff=0.4)
+        raise Misuse(
+            f"timm knows no model named {name!r}. Some that it knows: vit_base_patch16_224.dino, {', '.join(close)}."
+        )
+    tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{architecture}.*")]
+    if tag and tag not in tags:
+        raise Misuse(f"timm has no weights {tag!r} for {architecture}. Those it has: {', '.join(tags)}.")
+    if not timm.model_entrypoint(architecture).__module__.endswith(_MODULES):
+        raise _not_a_vit(name)
+
+
+def create_vit(name: str, image_size: int, download: bool, architecture: Mapping[str, Any], ways_out: str) -> Vit:
+    """timm's model without a classifier; `architecture` overrules its sizes, and nothing but sizes."""
+    if not architecture.keys() <= SIZES:
+        raise ValueError(f"{sorted(architecture.keys() - SIZES)} are no sizes of a ViT")
+    if download:
+        _check_make(name, timm.create_model(name, num_classes=0, depth=1))  # before anything is fetched
+    source = where_weights_are(name, ways_out) if download else {}
+    sizes = {"num_classes": 0, "img_size": image_size, **architecture}
+    try:
+        vit = timm.create_model(name, pretrained=download, pretrained_cfg_overlay=source, **sizes)
+    except (OSError, RuntimeError) as error:
+        if not download:
+            raise Misuse(f"{name} cannot be built at {image_size} px: {error}.") from error
+        raise Failure(f"the weights of {name} could not be downloaded ({error}). {ways_out}") from error
+    _check_make(name, vit)
+    return vit
+
+
+def _check_make(name: str, vit: nn.Module) -> None:
+    """A class token, and a final norm that reads it: some models have the norm behind the mean of all tokens."""
+    if type(vit) not in (VisionTransformer, Eva) or vit.cls_token is None or isinstance(vit.norm, nn.Identity):
+        raise _not_a_vit(name)
+    pools = ("token", "avg") if type(vit) is Eva else ("token",)  # timm's DINOv3 says avg, but is made for its token
+    if vit.global_pool not in pools:
+        raise _not_a_vit(name)
+
+
+def _not_a_vit(name: str) -> Misuse:
+    return Misuse(
+        f"{name} is not a Vision Transformer with a class token. Give one, such as vit_base_patch16_224.dino."
+    )
+
+
+def pixel_format(name: str, image_size: int | None) -> PixelFormat:
+    cfg = timm.get_pretrained_cfg(name)
+    if cfg is None:
+        return PixelFormat(image_size or 224)
+    size = image_size or min(224, int(cfg.input_size[-1]))  # the paper's 224 px, also for DINOv2 made for 518
+    return PixelFormat(size, tuple(cfg.mean), tuple(cfg.std), cfg.interpolation)
