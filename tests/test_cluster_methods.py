@@ -268,14 +268,15 @@ def test_every_method_of_the_package_is_listed_when_one_is_misspelt():
 def test_the_command_line_runs_it(method, tiny_settings, digit_folder, tmp_path, capsys, monkeypatch):
     from sptnet.cli import main
 
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["sptnet", *words])
+        with pytest.raises(SystemExit) as leaving:
+            main()
+        assert not leaving.value.code
+        return capsys.readouterr().out
+
     settings = [*tiny_settings, f"method={method}", "gcd.epochs=2", "gcd.output=64", "gcd.n_init=2"]
     words = [word for setting in settings for word in ("--set", setting)]
     out = tmp_path / "run"
-    monkeypatch.setattr(
-        sys, "argv", ["sptnet", "train", "digits", "--data", str(digit_folder), *words, "--out", str(out)]
-    )
-    main()
-    assert "one matching (v2)" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", ["sptnet", "evaluate", str(out), "--json"])
-    main()
-    assert json.loads(capsys.readouterr().out) == RunFolder(out).facts()["scores"]
+    assert "one matching (v2)" in run("train", "digits", "--data", str(digit_folder), *words, "--out", str(out))
+    assert json.loads(run("evaluate", str(out), "--json")) == RunFolder(out).facts()["scores"]
