@@ -13,7 +13,7 @@ from typing import Any
 
 from sptnet.config import Config
 from sptnet.data import LoadedData, load_data
-from sptnet.demo import kmeans_scores
+from sptnet.demo import BASELINES
 from sptnet.experiment import Experiment, format_scores
 from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
@@ -51,8 +51,12 @@ def without_prompts(experiment: Experiment, data: LoadedData) -> dict[str, Any]:
 
 
 def one_seed(config: Config, data: LoadedData, out: Path) -> Scores:
-    simgcd = Experiment(config.model_copy(update={"method": "simgcd"}), RunFolder(out / "simgcd"), data)
-    rows: Scores = {"k-means": kmeans_scores(simgcd, data, config.seed), "SimGCD": finished_scores(simgcd)}
+    rows: Scores = {}
+    for name, method in BASELINES.items():
+        rows[name] = finished_scores(
+            Experiment(config.model_copy(update={"method": method}), RunFolder(out / method), data)
+        )
+        print(f"seed {config.seed}  {name}: {format_scores(rows[name])}", flush=True)
     start = {"start_from": str((out / "simgcd").resolve())}
     for name, changes in VARIANTS.items():
         merged = {**changes, "sptnet": {**changes.get("sptnet", {}), **start}}

@@ -20,10 +20,10 @@ import numpy as np
 from sptnet.config import Config
 from sptnet.data import LoadedData, load_data, split_pile
 from sptnet.experiment import Experiment, format_scores
-from sptnet.kmeans_baseline import kmeans_labels
 from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 from sptnet.scoring import score_sets
+from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 SETS: dict[str, dict[str, Any]] = {
     "cifar10": {"source": "folder", "folder": "cifar10", "known_classes": 5},
@@ -64,15 +64,16 @@ def kmeans(experiment: Experiment, data: LoadedData, out: Path) -> tuple[dict[st
         file.parent.mkdir(parents=True, exist_ok=True)
         split = data.split
         np.savez(file, features=features, target=split.target, labelled=split.labelled, unlabelled=split.unlabelled)
-    import torch
-
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
     predicted = np.full(len(data.pile), -1, dtype=np.int64)
     parts = [data.split.unlabelled]
     if len(data.split.test):
         domains = np.array(data.pile.domains or [""] * len(data.pile))[data.split.test]
         parts += [data.split.test[domains == name] for name in dict.fromkeys(domains.tolist())]
     for part in parts:
-        predicted[part] = kmeans_labels(torch.from_numpy(features[part]), len(experiment.names))
+        predicted[part] = SemiSupervisedKMeans(len(experiment.names), random_state=experiment.config.seed).fit_predict(
+            unit[part]
+        )
     return score_sets(data.pile, data.split, predicted), time.perf_counter() - start
 
 

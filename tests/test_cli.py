@@ -24,13 +24,16 @@ from sptnet.predictor import Predictor, load
 from sptnet.recipe_book import load_recipe, read_config, recipe_names, recipe_text, to_toml
 from sptnet.run_folder import RunFolder
 
-VERBS = ("demo", "train", "evaluate", "predict", "pretrain", "recipes")
+VERBS = ("demo", "data", "train", "evaluate", "predict", "import", "pretrain", "recipes")
 TINY = {
     "backbone.name": "sptnet_digits_vit",
     "head.hidden": 16,
     "head.bottleneck": 8,
     "training.batch_size": 8,
     "training.evaluate_every": 1,
+    "gcd.epochs": 1,
+    "gcd.output": 32,
+    "gcd.n_init": 2,
     "simgcd.epochs": 1,
     "sptnet.epochs": 2,
     "sptnet.k": 2,
@@ -545,16 +548,18 @@ def tiny_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_demo_compares_all_methods(tiny_demo: Path) -> None:
     told: list[str] = []
     rows = list(run_demo(tiny_demo / "out", 1, False, told.append))
-    assert [row.method for row in rows] == ["k-means", "SimGCD", "SPTNet-S", "SPTNet-P", "SPTNet"]
+    assert [row.method for row in rows] == ["k-means", "GCD", "SimGCD", "SPTNet-S", "SPTNet-P", "SPTNet"]
     assert all(0 <= value <= 1 for row in rows for value in (row.all, row.old, row.new))
     assert all(row.seconds > 0 for row in rows)
     counts = {row.method: row.trained_parameters for row in rows}
     assert counts["k-means"] == 0
+    assert counts["GCD"] - counts["SimGCD"] == 32 * 8 - 4 * 96, "a wide layer instead of prototypes"
     frame, border = 3 * (16 * 16 - 14 * 14), 3 * (96 * 96 - 86 * 86)  # widths 1 and 5
     assert counts["SPTNet-S"] - counts["SimGCD"] == frame
     assert counts["SPTNet-P"] - counts["SimGCD"] == 36 * frame
     assert counts["SPTNet"] - counts["SimGCD"] == 36 * frame + border
-    assert sorted(path.name for path in (tiny_demo / "out").iterdir()) == ["simgcd", "sptnet", "sptnet-p", "sptnet-s"]
+    runs = ["gcd", "kmeans", "simgcd", "sptnet", "sptnet-p", "sptnet-s"]
+    assert sorted(path.name for path in (tiny_demo / "out").iterdir()) == runs
     for name, kind in (("sptnet-s", "shared"), ("sptnet-p", "spatial"), ("sptnet", "spatial+global")):
         config = RunFolder(tiny_demo / "out" / name).config()
         assert (config.prompt.kind, config.seed) == (kind, 1)
@@ -568,7 +573,7 @@ def test_the_demo_prints_one_table_and_does_not_replace_runs_unasked(
     out = tiny_demo / "out"
     answer = call("demo", "--out", out)
     assert answer.code == 0
-    assert [name for name in ("k-means", "SimGCD", "SPTNet-S", "SPTNet-P", "SPTNet") if name not in answer.out] == []
+    assert [name for name in ("k-means", "GCD", "SimGCD", "SPTNet-S", "SPTNet-P") if name not in answer.out] == []
     assert answer.out.splitlines()[-1] == f"pictures of the categories found: {out / 'sptnet' / 'categories'}"
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     refused = call("demo", "--out", out)

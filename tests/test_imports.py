@@ -98,7 +98,6 @@ ORDER = [
     "sptnet.knn",
     "sptnet.pretrain_views",
     "sptnet.pretrain",
-    "sptnet.kmeans_baseline",
     "sptnet.demo",
     # the command line
     "sptnet.cli.tables",

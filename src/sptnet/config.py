@@ -157,7 +157,9 @@ class Training(Section):
 
 class Config(Section):
     method: str = "sptnet"
-    n_categories: Count | None = Field(None, description="known + new; the true number where it is known")
+    n_categories: Count | Literal["auto"] | None = Field(
+        None, description="known + new; auto estimates it; the true number where it is known"
+    )
     category_factor: Positive = Field(
         1.0, description="times the true number, to try a wrong one; or give n_categories"
     )

@@ -4,6 +4,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +23,8 @@ from sptnet.config import Clustering, Config, PromptSettings
 from sptnet.data import LoadedData, load_data, resolve_n_categories
 from sptnet.device import choose_compute
 from sptnet.errors import Failure, Misuse
+from sptnet.estimate import CountEstimate, estimate_n_categories
+from sptnet.features import extract_features
 from sptnet.head import PrototypeHead
 from sptnet.interrupt import noted_interrupts
 from sptnet.loader import iterate_centre_views, n_workers
@@ -56,7 +59,9 @@ class Experiment:
         self.compute = choose_compute(config.device, config.precision)
         self.data = data or load_data(config.data, tell)
         split = self.data.split
-        n_categories = resolve_n_categories(config.n_categories, config.category_factor, split)
+        self.estimate: CountEstimate | None = None
+        asked = self._count_categories(config) if config.n_categories == "auto" else config.n_categories
+        n_categories = resolve_n_categories(asked, config.category_factor, split)
         self.config = config.model_copy(update={"n_categories": n_categories, "category_factor": 1.0})
         if config.training.select == "best-old-holdout" and len(split.holdout) == 0:
             raise Misuse(
@@ -70,6 +75,30 @@ class Experiment:
         self.maker = ViewMaker(pixels, views.flip)
         self.workers = n_workers(views.workers, len(self.data.pile))
         self.best: tuple[float, int] | None = None
+        self.trained_parameters = 0
+
+    def _count_categories(self, config: Config) -> int:
+        """How many there seem to be, by the features of the pre-trained backbone; or as many as the start has."""
+        if config.method == "sptnet" and config.sptnet.start_from is not None:
+            return len(load_model(config.sptnet.start_from)[1].categories)
+        pile, split = self.data.pile, self.data.split
+        trained_on = np.concatenate([split.labelled, split.unlabelled])
+        backbone = build_backbone(config.backbone.name, config.backbone.weights, config.backbone.image_size)
+        with bar("counting categories", len(trained_on)) as update:
+            features = extract_features(
+                backbone,
+                [pile.sources[i] for i in trained_on],
+                config.views.crop_ratio,
+                self.compute,
+                n_workers(config.views.workers, len(pile)),
+                update,
+            )
+        labels = np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1)
+        seed = seed_of(config.seed, "count") % 2**32
+        self.estimate = estimate_n_categories(features.numpy(), labels, random_state=seed)
+        low, high = self.estimate.interval
+        self.tell(f"there seem to be {self.estimate.n_categories} categories ({low} to {high} are plausible)")
+        return self.estimate.n_categories
 
     def _build_model(self) -> GcdModel:
         """A fresh model, or the finished SimGCD model that SPTNet is to start from."""
@@ -104,6 +133,8 @@ class Experiment:
         checkpoint = self._resume_point() if resume else None
         if not resume:
             folder.create(self.config, overwrite)
+            if self.estimate is not None:
+                folder.write_estimate(asdict(self.estimate))
         if not folder.split_file.is_file():  # the rule that draws it is in the settings, so a resume can write it too
             write_split(self.data.split, self.data.pile, folder.split_file)
         self._write_facts(command, resume)
@@ -191,6 +222,7 @@ class Experiment:
             workers=self.workers,
             bank=self._token_bank(),
         )
+        self.trained_parameters = sum(p.numel() for group in trainer.optimisers for p in self.model.group(group))
         frozen = frozen_digest(self.model, set(trainer.trained_names()))
         self.best = None
         if checkpoint is not None:

@@ -3,6 +3,7 @@
 config.toml      every setting, as resolved          metrics.jsonl    one line an epoch
 run.json         versions, seed, command, data       predictions.csv  one row an image
 split.json       who was labelled                    checkpoints/     to resume from
+estimate.json    behind n_categories = "auto"        tokens/          the token bank, if any
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
 """
 
@@ -18,7 +19,7 @@ from sptnet.files import write_text_atomically
 from sptnet.recipe_book import read_config, to_toml
 
 OWN = (
-    *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*"),
+    *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*", "estimate.json*"),
     *("checkpoints", "categories", "model", "model.*", "model-*", "best-*", "tokens"),
 )
 
@@ -32,8 +33,13 @@ class RunFolder:
     facts_file = property(lambda self: self.path / "run.json")
     split_file = property(lambda self: self.path / "split.json")
     predictions_file = property(lambda self: self.path / "predictions.csv")
+    estimate_file = property(lambda self: self.path / "estimate.json")
     checkpoints = property(lambda self: self.path / "checkpoints")
     model = property(lambda self: self.path / "model")
+
+    def write_estimate(self, estimate: dict[str, Any]) -> None:
+        """Behind `n_categories = "auto"`: the number, its interval, and the curve it was read from."""
+        write_text_atomically(self.estimate_file, json.dumps(finite(estimate), indent=1) + "\n")
 
     def model_of_stage(self, stage: str) -> Path:
         return self.path / f"model-{stage}"

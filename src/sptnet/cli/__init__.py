@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from sptnet.cli import demo, evaluate, predict, pretrain, recipes, train
+from sptnet.cli import data, demo, evaluate, import_, predict, pretrain, recipes, train
 from sptnet.errors import SptnetError
 
 app = typer.Typer(
@@ -18,7 +18,9 @@ app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("import")(import_.import_)
 app.command("pretrain")(pretrain.pretrain)
+app.command("data")(data.data)
 app.add_typer(recipes.app, name="recipes")
 
 

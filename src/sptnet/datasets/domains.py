@@ -8,7 +8,6 @@ import numpy as np
 
 from sptnet.datasets.layout import Tree
 from sptnet.errors import Misuse
-from sptnet.images import find_images
 from sptnet.pile import Pile
 from sptnet.wording import count, first_three, listed, printable
 
@@ -84,22 +83,25 @@ def _check_domains(tree: Tree, found: Sequence[str], labelled: str, unlabelled: 
 def _images(tree: Tree, domain: str, lists: Path) -> list[str]:
     """Ids that begin with the domain and the class."""
     files = [f"{domain}_{end}" for end in LISTS if (lists / f"{domain}_{end}").is_file()]
-    if files:
-        named = Tree(lists, tree.where)
-        ids = list(dict.fromkeys(_listed_id(named, file, line, domain) for file in files for line in named.lines(file)))
-        tree.require(ids)
-    else:
-        paths = [path.relative_to(tree.root) for path in find_images(tree.root / domain)]
-        loose = [path.as_posix() for path in paths if len(path.parts) < 3]
-        if loose:
-            raise Misuse(
-                f"{count(loose, 'image')} of {tree.root} in no class folder: {first_three(loose)}. "
-                "Move them into the folder of their class, or away."
-            )
-        ids = [path.as_posix() for path in sorted(paths, key=lambda p: (p.parts[1], p.parent.as_posix(), p.name))]
+    if not files:
+        return _walk(tree, domain)
+    named = Tree(lists, tree.where)
+    ids = list(dict.fromkeys(_listed_id(named, file, line, domain) for file in files for line in named.lines(file)))
     if not ids:
-        raise tree.incomplete(f"the domain {printable(domain)} of {tree.root} has no images")
+        raise tree.incomplete(f"{' and '.join(files)} in {lists} name no images")
+    tree.require(ids)
     return ids
+
+
+def _walk(tree: Tree, domain: str) -> list[str]:
+    ids = tree.walk(domain)
+    loose = [printable(id_) for id_ in ids if id_.count("/") < 2]
+    if loose:
+        raise Misuse(
+            f"{tree.root} has {count(loose, 'image')} outside of class folders: {first_three(loose)}. "
+            "Move them into the folder of their class, or away."
+        )
+    return sorted(ids, key=lambda id_: (_class_of(id_), *id_.rpartition("/")))
 
 
 def _listed_id(tree: Tree, file: str, line: str, domain: str) -> str:

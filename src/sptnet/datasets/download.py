@@ -39,7 +39,7 @@ class Archive:
             with tarfile.open(file) as tar:
                 tar.extractall(folder, filter="data")
         except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-            raise Failure(f"{file} could not be unpacked ({error}). Unpack it by hand in {folder}.") from error
+            raise Failure(f"{file} could not be unpacked ({_reason(error)}). Unpack it by hand in {folder}.") from error
 
     def _fetch(self, file: Path) -> None:
         part = file.with_name(file.name + ".part")
@@ -84,7 +84,11 @@ def _connection_problems(url: str, by_hand: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, HTTPException, EOFError, tarfile.TarError, zlib.error) as error:
-        raise Failure(f"{url} could not be downloaded ({error}). Fetch it by hand {by_hand}.") from error
+        raise Failure(f"{url} could not be downloaded ({_reason(error)}). Fetch it by hand {by_hand}.") from error
+
+
+def _reason(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _copy(answer: IO[bytes], stream: IO[bytes], update: Callable[[float], None]) -> None:

@@ -1,0 +1,144 @@
+"""Semi-supervised k-means: this package's against the published form, and its memory on a large pile.
+
+    python benchmarks/clustering.py
+    python benchmarks/clustering.py --points 2000 --dim 128 --clusters 40 --known 20 --starts 1 --large 20000
+
+The published form takes differences of all points and all centres, recomputes all distances for every centre that
+k-means++ adds, and averages one cluster after the other. Both forms get the same points, starts and iterations; they
+run in turn, so that whatever else the machine does slows both. Figures count only on a machine that does nothing else.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sptnet.ss_kmeans import SemiSupervisedKMeans
+
+BLOCK = 2**20  # differences held at a time; they stay near the cache, where this form is at its fastest
+Points = Float[Tensor, "n dim"]
+Ids = Int[Tensor, " n"]
+
+
+def blobs(n: int, dim: int, k: int, n_known: int, seed: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Points of length one round k directions, and their labels: half of the points of the known classes have one."""
+    random = np.random.RandomState(seed)
+    directions = random.standard_normal((k, dim)).astype(np.float32) / dim**0.5
+    truth = random.randint(k, size=n)
+    points = random.standard_normal((n, dim)).astype(np.float32)
+    points *= 1.5 / dim**0.5
+    points += directions[truth]
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    labelled = (truth < n_known) & (random.uniform(size=n) < 0.5)
+    return points, np.where(labelled, truth, -1)
+
+
+class PublishedForm:
+    """The same method with the cost of the published implementation."""
+
+    def __init__(self, n_clusters: int, n_init: int, max_iter: int, seed: int) -> None:
+        self.n_clusters, self.n_init, self.max_iter = n_clusters, n_init, max_iter
+        self.random = torch.Generator().manual_seed(seed)
+
+    def fit(self, points: npt.NDArray[np.float32], y: npt.NDArray[np.int64]) -> "PublishedForm":
+        x, targets = torch.from_numpy(points), torch.from_numpy(y)
+        self.inertia_ = min(self._one_start(x, targets) for _ in range(self.n_init))
+        return self
+
+    def _one_start(self, x: Points, targets: Ids) -> float:
+        pinned = targets >= 0
+        centres = torch.stack([x[targets == c].mean(0) for c in targets[pinned].unique()])
+        free = x[~pinned]
+        while len(centres) < self.n_clusters:
+            weights = all_squared_differences(free, centres).amin(1)
+            chosen = torch.multinomial(weights / weights.sum(), 1, generator=self.random)
+            centres = torch.cat([centres, free[chosen]])
+        lowest = float("inf")
+        for _ in range(self.max_iter):
+            squared = all_squared_differences(x, centres)
+            labels = torch.where(pinned, targets, squared.argmin(1))
+            lowest = min(lowest, float(squared[torch.arange(len(x)), labels].double().sum()))
+            centres = centres.clone()
+            for c in range(self.n_clusters):
+                members = x[labels == c]
+                if len(members):
+                    centres[c] = members.mean(0)
+        squared = all_squared_differences(x, centres)
+        labels = torch.where(pinned, targets, squared.argmin(1))
+        return min(lowest, float(squared[torch.arange(len(x)), labels].double().sum()))
+
+
+def all_squared_differences(x: Points, centres: Points) -> Float[Tensor, "n k"]:
+    rows = max(1, BLOCK // centres.numel())
+    return torch.cat([(part[:, None] - centres).pow(2).sum(2) for part in x.split(rows)])
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def compare(settings: argparse.Namespace) -> None:
+    points, y = blobs(settings.points, settings.dim, settings.clusters, settings.known, settings.seed)
+    k, starts, iterations = settings.clusters, settings.starts, settings.iterations
+    fast = SemiSupervisedKMeans(k, n_init=starts, max_iter=iterations, tol=0.0, random_state=settings.seed)
+    slow = PublishedForm(k, starts, iterations, settings.seed)
+    before = [seconds(lambda: fast.fit(points, y)) for _ in range(settings.repeats)]
+    slow_seconds = seconds(lambda: slow.fit(points, y))
+    after = [seconds(lambda: fast.fit(points, y)) for _ in range(settings.repeats)]
+    fast_seconds = float(np.median(before + after))
+    print(f"{len(points)} points of {settings.dim} dimensions, {k} clusters of which {settings.known} known")
+    print(f"{starts} starts of {iterations} iterations, {torch.get_num_threads()} threads")
+    print(f"published form   {slow_seconds:10.3f} s   inertia {slow.inertia_:.4f}")
+    print(f"this package     {fast_seconds:10.3f} s   inertia {fast.inertia_:.4f}")
+    print(f"ratio            {slow_seconds / fast_seconds:10.1f}")
+
+
+def measure_large(settings: argparse.Namespace) -> None:
+    """In a process of its own, whose peak memory is then that of this fit."""
+    points, y = blobs(settings.large, settings.dim, settings.large_clusters, settings.large_clusters // 2, 0)
+    model = SemiSupervisedKMeans(settings.large_clusters, n_init=2, random_state=0)
+    taken = seconds(lambda: model.fit(points, y))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    print(f"{len(points)} points of {settings.dim} dimensions, {settings.large_clusters} clusters, 2 starts")
+    print(f"this package     {taken:10.3f} s   inertia {model.inertia_:.4f}   {model.n_iter_} iterations")
+    print(f"peak memory      {peak / 1e9:10.2f} GB")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", type=int, default=6000)
+    parser.add_argument("--dim", type=int, default=768)
+    parser.add_argument("--clusters", type=int, default=200)
+    parser.add_argument("--known", type=int, default=100)
+    parser.add_argument("--starts", type=int, default=2)
+    parser.add_argument("--iterations", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=3, help="fits of this package before and after the other form")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--large", type=int, default=127_000, help="points of the large pile; 0 leaves it out")
+    parser.add_argument("--large-clusters", type=int, default=100)
+    parser.add_argument("--only-large", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> None:
+    settings = arguments()
+    if settings.only_large:
+        measure_large(settings)
+        return
+    compare(settings)
+    if settings.large:
+        subprocess.run([sys.executable, __file__, *sys.argv[1:], "--only-large"], check=True)
+
+
+if __name__ == "__main__":
+    main()

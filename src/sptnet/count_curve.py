@@ -1,0 +1,120 @@
+"""What clusterings into K clusters say about K: where labelled points fall, and how well the clusters are apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float, Int
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from sptnet.kmeans_steps import Pinned, lloyd, seed_by_distance, squared_distances_to, squared_norms, total
+from sptnet.seeds import seed_of
+
+DRAWS = 4
+MOST_ITERATIONS = 10
+TOLERANCE = 1e-4
+BANDWIDTH = 0.2  # of the smoothing, in log K
+
+Counts = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+
+
+class GrowingClusters:
+    """K-means of one set of points into more and more clusters: each K starts from the next smaller one solved."""
+
+    def __init__(self, points: Float[Tensor, "n dim"], seed: int) -> None:
+        self.points, self.seed = points, seed
+        self.norms = squared_norms(points)
+        self.tolerance = TOLERANCE * total(self.norms) / points.numel()
+        self.solved = {0: points[:0]}
+
+    def cluster(self, k: int) -> tuple[Int[Tensor, " n"], float]:
+        """The cluster of every point, and the inertia per point."""
+        x, below = self.points, max(n for n in self.solved if n < k)
+        draws = np.random.RandomState(seed_of(self.seed, k) % 2**32).random_sample((1, k - below, DRAWS))
+        start = self.solved[below]
+        added = seed_by_distance(x, self.norms, start, torch.from_numpy(draws))[0]
+        nothing = Pinned(x.new_zeros(k, x.shape[1]), torch.zeros(k, dtype=torch.int64))
+        run = lloyd(x, nothing, torch.cat([start, x[added]]), MOST_ITERATIONS, self.tolerance)
+        self.solved[k] = run.centres
+        return run.labels, total(squared_distances_to(x, run.centres, run.labels)) / len(x)
+
+
+def contingency_table(classes: Counts, clusters: Counts, n_classes: int, n_clusters: int) -> Counts:
+    """table[class, cluster]: how many labelled points."""
+    table = np.zeros((n_classes, n_clusters), dtype=np.int64)
+    np.add.at(table, (classes, clusters), 1)
+    return table
+
+
+def matched_share(table: Counts) -> float:
+    """The Hungarian accuracy of labelled points: each class has at most one cluster, each cluster one class."""
+    return float(table[linear_sum_assignment(table, maximize=True)].sum() / table.sum())
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Numbers of pairs of labelled points: of one class, in one cluster, and both."""
+
+    of_class: int
+    in_cluster: int
+    both: int
+
+    @staticmethod
+    def of(table: Counts) -> "Pairs":
+        return Pairs(*(int((n * (n - 1) // 2).sum()) for n in (table.sum(1), table.sum(0), table)))
+
+    @staticmethod
+    def pooled(parts: Sequence["Pairs"]) -> "Pairs":
+        return Pairs(*(sum(getattr(part, name) for part in parts) for name in ("of_class", "in_cluster", "both")))
+
+
+def precision_and_recall(pairs: Pairs, n_known: int, n_clusters: int) -> tuple[float, float]:
+    """Of pairs in one cluster the share that is of one class, and of pairs of one class the share in one cluster.
+
+    Labelled points show only how known classes mix with each other. New classes mix in too: if as readily, there are
+    (K - 1) / (n_known - 1) times as many false pairs, if never, as many as seen. The geometric mean is taken.
+    """
+    if pairs.both == 0:
+        return 0.0, 0.0
+    unseen = ((n_clusters - 1) / (n_known - 1)) ** 0.5
+    false = (pairs.in_cluster - pairs.both) * unseen
+    return pairs.both / (pairs.both + false), pairs.both / pairs.of_class
+
+
+def balance(precision: float, recall: float) -> float:
+    """1 where clusters are as fine as classes; less where classes share clusters or are split among them."""
+    return min(precision, recall) / max(precision, recall) if min(precision, recall) > 0 else 0.0
+
+
+def silhouette(distances: Float[Tensor, "m m"], clusters: Int[Tensor, " m"], n_clusters: int) -> float:
+    """The mean silhouette of points with these distances; a point alone in its cluster counts 0."""
+    member = torch.nn.functional.one_hot(clusters, n_clusters).to(distances.dtype)
+    sizes, sums = member.sum(0), distances @ member
+    own = member.bool()
+    of_own = sizes[clusters]
+    inside = sums[own] / (of_own - 1).clamp(min=1)
+    nearest_other = (sums / sizes).masked_fill(own | (sizes == 0), torch.inf).amin(1)
+    larger = torch.maximum(inside, nearest_other)
+    score = torch.where((of_own > 1) & (larger > 0) & larger.isfinite(), (nearest_other - inside) / larger, 0.0)
+    return float(score.mean())
+
+
+def smoothed(counts: Values, values: Values) -> Values:
+    """Local parabolas over log K: clusterings are noisy, the best count is where a whole neighbourhood is good."""
+    x = np.log(counts)
+    result = np.empty_like(values)
+    for i, at in enumerate(x):
+        weights = np.exp(-0.25 * ((x - at) / BANDWIDTH) ** 2)  # roots of a Gaussian's
+        powers = np.stack([np.ones_like(x), x - at, (x - at) ** 2], axis=1)
+        result[i] = np.linalg.lstsq(powers * weights[:, None], values * weights, rcond=None)[0][0]
+    return result
+
+
+def stretched(values: Values) -> Values:
+    """To [0, 1]; all zeros where all are equal."""
+    span = values.max() - values.min()
+    return np.asarray((values - values.min()) / span if span > 0 else np.zeros_like(values))

@@ -1,0 +1,40 @@
+"""Features of images: a backbone over their centre views, before any head or prompt is trained."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sptnet.backbone import Backbone
+from sptnet.device import Compute
+from sptnet.loader import iterate_centre_views
+from sptnet.views import ImageStore, Source, ViewMaker
+
+BATCH_SIZE = 64
+
+
+@torch.inference_mode()
+def extract_features(
+    backbone: Backbone,
+    sources: Sequence[Source],
+    crop_ratio: float,
+    compute: Compute,
+    workers: int = 0,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> Float[Tensor, "n dim"]:
+    """The class token of every image, in order, in float32 on the CPU; `on_progress` hears how many are done."""
+    was_training = backbone.training
+    backbone = backbone.to(compute.device).eval()
+    store = ImageStore(sources, backbone.pixels, crop_ratio, cache_mb=0)
+    features, done = [torch.empty(0, backbone.dim)], 0
+    views = iterate_centre_views(store, ViewMaker(backbone.pixels), np.arange(len(sources)), BATCH_SIZE, workers)
+    for batch in views:
+        with compute.autocast():
+            feature = backbone(batch.to(compute.device))
+        features.append(feature.float().cpu())
+        done += len(batch)
+        on_progress(done)
+    backbone.train(was_training)
+    return torch.cat(features)
