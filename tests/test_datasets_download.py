@@ -155,7 +155,7 @@ def test_an_archive_cannot_write_outside_its_folder(server: Server, tmp_path: Pa
     assert not (tmp_path / "outside").exists()
 
 
-@pytest.mark.parametrize("content", [b"no archive", GOOD[:-30]])
+@pytest.mark.parametrize("content", [b"no archive", GOOD[:-30]], ids=["no archive", "cut off"])
 def test_a_damaged_archive_is_named(server: Server, tmp_path: Path, content: bytes) -> None:
     with pytest.raises(Failure, match=r"set\.tgz could not be unpacked \(.*\)\. Unpack it by hand in"):
         archive(server, content).fetch_and_unpack(tmp_path)

@@ -81,10 +81,14 @@ ORDER = [
     "sptnet.training",
     "sptnet.run_folder",
     "sptnet.model_folder",
+    "sptnet.features",
     # scores, which are made of metrics, and what was found
     "sptnet.kmeans_steps",
     "sptnet.ss_kmeans",
+    "sptnet.clustering",
     "sptnet.metrics",
+    "sptnet.count_curve",
+    "sptnet.estimate",
     "sptnet.scoring",
     "sptnet.categories",
     # other people's checkpoints as models

@@ -5,13 +5,20 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sptnet.estimate import estimate_n_categories
     from sptnet.metrics import split_accuracy
     from sptnet.predictor import load
+    from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 __version__ = version("sptnet")
-__all__ = ["__version__", "load", "split_accuracy"]
+__all__ = ["SemiSupervisedKMeans", "__version__", "estimate_n_categories", "load", "split_accuracy"]
 
-_HOME = {"load": "sptnet.predictor", "split_accuracy": "sptnet.metrics"}
+_HOME = {
+    "SemiSupervisedKMeans": "sptnet.ss_kmeans",
+    "estimate_n_categories": "sptnet.estimate",
+    "load": "sptnet.predictor",
+    "split_accuracy": "sptnet.metrics",
+}
 
 
 def __getattr__(name: str) -> Any:
