@@ -83,10 +83,14 @@ ORDER = [
     "sptnet.model_folder",
     "sptnet.features",
     # scores, which are made of metrics, and what was found
+    "sptnet.features",
     "sptnet.kmeans_steps",
     "sptnet.ss_kmeans",
     "sptnet.clustering",
     "sptnet.metrics",
+    "sptnet.count_curve",
+    "sptnet.estimate",
+    "sptnet.count_plot",
     "sptnet.count_curve",
     "sptnet.estimate",
     "sptnet.scoring",
@@ -106,6 +110,7 @@ ORDER = [
     # the command line
     "sptnet.cli.tables",
     "sptnet.cli.train",
+    "sptnet.cli.estimate",
     "sptnet.cli.evaluate",
     "sptnet.cli.predict",
     "sptnet.cli.import_",

@@ -450,10 +450,21 @@ def test_a_run_killed_in_its_first_moment_still_gets_its_split(command, train_wo
 # --- Ctrl-C ---
 
 
+SLOWLY = """
+import time
+from sptnet.cli import main
+from sptnet.training import StageTrainer
+
+step = StageTrainer.train_step
+StageTrainer.train_step = lambda self, *words: (time.sleep(0.5 * (self.epoch > 0)), step(self, *words))[1]
+main()
+"""
+
+
 def real_command(*words):
-    """The installed command as a person runs it."""
+    """The command in a process of its own, slow after its first epoch, so that there is time to interrupt it."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    program = [sys.executable, "-W", "ignore", "-m", "sptnet", *words]
+    program = [sys.executable, "-W", "ignore", "-c", SLOWLY, *words]
     return subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 

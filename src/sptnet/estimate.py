@@ -166,9 +166,7 @@ class Measure:
 class Curve:
     """Every count that was tried, with what each repeat found; no count is tried twice."""
 
-    def __init__(
-        self, repeats: Sequence[GrowingRepeat | PlainRepeat], on_trial: Callable[[int, int], None]
-    ) -> None:
+    def __init__(self, repeats: Sequence[GrowingRepeat | PlainRepeat], on_trial: Callable[[int, int], None]) -> None:
         self.repeats, self.on_trial = repeats, on_trial
         self.found: dict[int, list[Clustering]] = {}
 
@@ -240,7 +238,9 @@ def walk(curve: Curve, low: int, high: int) -> None:
         k = min(high, max(k + 1, round(GROWTH * k)))
     counts = curve.counts
     middle = int(curve.balance_scores(repeats, everything).argmax())
-    for below, above in zip(counts[max(0, middle - 1) : middle + 1], counts[middle - 1 if middle else 1 :], strict=False):
+    for below, above in zip(
+        counts[max(0, middle - 1) : middle + 1], counts[middle - 1 if middle else 1 :], strict=False
+    ):
         for between in np.linspace(below, above, 5).round().astype(int).tolist()[1:-1]:
             curve(between)
 

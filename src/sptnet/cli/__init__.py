@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from sptnet.cli import data, demo, evaluate, import_, predict, pretrain, recipes, train
+from sptnet.cli import data, demo, estimate, evaluate, import_, predict, pretrain, recipes, train
 from sptnet.errors import SptnetError
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
+app.command("estimate")(estimate.estimate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("import")(import_.import_)

@@ -51,9 +51,18 @@ def train(
     elif recipe is None:
         raise Misuse("no recipe given. `sptnet recipes list` shows those of the package; sptnet is the default method.")
     else:
-        own_images = data is not None and load_recipe(recipe).data.source == "digits"
-        config = load_recipe(recipe, [*["data.source=folder"] * own_images, *changes])
+        if data is not None and recipe_source(recipe) == "digits":
+            changes.insert(0, "data.source=folder")
+        config = load_recipe(recipe, changes)
     run(config, out, resume, overwrite)
+
+
+def recipe_source(recipe: str) -> Any:
+    """What the recipe itself says of its data; a recipe made for the digits serves a folder too."""
+    from sptnet.recipe_book import parse_toml, recipe_text
+
+    data = parse_toml(recipe_text(recipe), recipe).get("data")
+    return data.get("source") if isinstance(data, dict) else None
 
 
 def run(config: Any, out: Path, resume: bool, overwrite: bool) -> None:
