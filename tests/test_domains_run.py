@@ -1,6 +1,7 @@
 """Domains from folder to scores: who is labelled, which sets are scored, and the same from the command line."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from PIL import Image
 
 from sptnet.config import Data
 from sptnet.data import load_data, resolve_n_categories
-from sptnet.errors import Misuse
+from sptnet.errors import Failure, Misuse
 from sptnet.pile import Pile
 from sptnet.scoring import mean_scores, score, score_sets, scored_sets
 from sptnet.split import make_split, read_split, write_split
@@ -101,6 +102,18 @@ def test_any_folder_of_domains_by_its_settings(domain_folder):
 def test_a_folder_of_domains_must_say_which_is_labelled(domain_folder):
     with pytest.raises(Misuse, match="which domain has the labels"):
         load_data(Data(source="domains", folder=str(domain_folder)))
+
+
+def test_a_benchmark_with_a_corrupt_image_is_refused(domain_folder, tmp_path):
+    """To leave it out would shift the published draw of the labelled images."""
+    whole = shutil.copytree(domain_folder, tmp_path / "PACS")
+    (whole / "sketch" / "dog" / "3.png").write_bytes(b"cut off")
+    with pytest.raises(Failure, match=r"1 of 168 images .* sketch/dog/3\.png .* --set data\.check_counts=false"):
+        load_data(Data(source="pacs", folder=str(whole)))
+    told = []
+    data = load_data(Data(source="pacs", folder=str(whole), check_counts=False), told.append)
+    assert [problem.name for problem in data.unreadable] == ["sketch/dog/3.png"]
+    assert len(data.pile) == 167
 
 
 def test_a_labels_file_is_for_folders(domain_folder, tmp_path):
