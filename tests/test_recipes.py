@@ -17,13 +17,13 @@ import pytest
 from sptnet.cli import main
 from sptnet.config import Config, Source
 from sptnet.errors import Misuse
-from sptnet.methods import stages_of
+from sptnet.methods import METHODS, stages_of
 from sptnet.recipe_book import load_recipe, recipe_names, recipe_text
 from sptnet.recipe_table import Published, published, recipe_table
 
 ROOT = Path(__file__).parent.parent
 DOCS = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
-PLAIN = ["digits", "simgcd", "sptnet", "sptnet-dinov2", "sptnet-p", "sptnet-s"]
+PLAIN = ["digits", "gcd", "kmeans", "simgcd", "sptnet", "sptnet-dinov2", "sptnet-p", "sptnet-s"]
 BENCHMARKS = [name for name in recipe_names() if "/" in name]
 FOUR = ("simgcd", "sptnet", "sptnet-p", "sptnet-s")
 PAPER = ("aircraft", "cars", "cifar10", "cifar100", "cub", "herbarium19", "imagenet100")
@@ -118,6 +118,10 @@ def test_every_data_set_has_its_recipes_in_a_folder_of_its_name() -> None:
         if source in ("cub", "imagenet100"):
             expected |= {f"{source}/{method}-dinov2" for method in FOUR}
             expected |= {f"{source}/simgcd-estimated", f"{source}/sptnet-p-estimated"}
+        if source in PAPER:
+            expected |= {f"{source}/gcd", f"{source}/kmeans"}
+        if source == "domainnet":
+            expected.add("domainnet/gcd")
         assert {name for name in names if name.startswith(f"{source}/")} == expected
 
 
@@ -163,9 +167,9 @@ def test_a_wheel_has_all_recipes() -> None:
 def test_a_recipe_says_its_method_and_only_what_differs_from_the_defaults(name: str) -> None:
     values = leaves(tomllib.loads(recipe_text(name)))
     defaults = leaves(Config().model_dump())
-    assert values.pop("method") in ("simgcd", "sptnet")
+    assert values.pop("method") in METHODS
     assert {key: value for key, value in values.items() if defaults[key] == value} == {}
-    assert stages_of(load_recipe(name))
+    assert bool(stages_of(load_recipe(name))) == (load_recipe(name).method != "kmeans")
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -208,6 +212,8 @@ def test_learning_rates_are_those_of_the_readme_and_of_table_6(source: str) -> N
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_entropy_weights_are_those_of_the_two_repositories(name: str) -> None:
     config = load_recipe(name)
+    if config.method in ("kmeans", "gcd"):  # they have no such term
+        return
     assert config.simgcd.entropy_weight == {"cub": 2, "cifar100": 4}.get(config.data.source, 1)
     if config.method == "sptnet":
         assert config.sptnet.entropy_weight == (2 if config.data.source == "cub" else 1)
@@ -436,7 +442,7 @@ def test_a_name_far_from_all_others_gets_no_suggestion() -> None:
 
 @pytest.mark.parametrize("folder", ["cub", "cub/"])
 def test_a_folder_is_not_a_recipe(folder: str) -> None:
-    with pytest.raises(Misuse, match=r"It is a folder of recipes, such as cub/simgcd\."):
+    with pytest.raises(Misuse, match=r"It is a folder of recipes, such as cub/gcd\."):
         recipe_text(folder)
 
 
@@ -463,6 +469,13 @@ def test_the_tables_of_published_numbers_are_those_of_the_recipes(title: str, en
     assert sorted(rows) == (["cub", "imagenet100"] if ending else sorted(PAPER))
     for source, cells in rows.items():
         assert cells == [as_printed(f"{source}/{column.lower()}{ending}") for column in columns]
+
+
+def test_the_table_of_baselines_is_that_of_the_recipes() -> None:
+    columns, rows = doc_table("data set, baselines")
+    assert sorted(rows) == sorted(PAPER)
+    for source, cells in rows.items():
+        assert cells == [as_printed(f"{source}/{column.lower()}") for column in columns]
 
 
 def test_the_tables_of_ablations_are_those_of_the_recipes() -> None:
@@ -537,7 +550,7 @@ def test_the_commands_train_recipes_that_exist_with_settings_that_hold(commands:
             wanted = config.changed(simgcd={"entropy_weight": finished[start].simgcd.entropy_weight})
             assert finished[start].model_dump(include=same) == wanted.model_dump(include=same), (recipe, start)
         finished[out] = config
-    assert len(finished) == 3 * 7 * 4 + 3 * 3 * 8 + 4 + 14 + 2 * 4 + 2 + 2 * 2 + 4 + 4 + 3 + 3
+    assert len(finished) == 3 * 7 * 6 + 3 * 3 * 8 + 4 + 14 + 2 * 4 + 3 + 2 * 2 + 4 + 4 + 3 + 3
 
 
 def test_the_loop_over_ssb_gives_every_set_its_own_learning_rate(commands: list[list[str]]) -> None:
