@@ -25,6 +25,7 @@ from sptnet.device import choose_compute
 from sptnet.errors import Failure, Misuse
 from sptnet.estimate import CountEstimate, estimate_n_categories
 from sptnet.features import extract_features
+from sptnet.found import FEATURES, write_features
 from sptnet.head import PrototypeHead
 from sptnet.interrupt import noted_interrupts
 from sptnet.loader import iterate_centre_views, n_workers
@@ -337,6 +338,7 @@ class Experiment:
         self.model = load_model(folder.model)[0].to(self.compute.device)
         outputs = self.outputs(np.arange(len(pile)))
         write_predictions(folder.predictions_file, pile, split, self.names, outputs)
+        write_features(folder.path / FEATURES, outputs.features)
         write_category_pictures(folder.path / "categories", pile, self.names, outputs)
         scores = self._scores(outputs, np.arange(len(pile)))
         facts = self.run_folder.facts()

@@ -4,6 +4,7 @@ config.toml      every setting, as resolved          metrics.jsonl    one line a
 run.json         versions, seed, command, data       predictions.csv  one row an image
 split.json       who was labelled                    checkpoints/     to resume from
 estimate.json    behind n_categories = "auto"        tokens/          the token bank, if any
+features.safetensors  of every image                 edits.jsonl      what a person changed
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
 """
 
@@ -20,6 +21,7 @@ from sptnet.recipe_book import read_config, to_toml
 
 OWN = (
     *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*", "estimate.json*"),
+    *("features.safetensors*", "edits.jsonl*"),
     *("checkpoints", "categories", "model", "model.*", "model-*", "best-*", "tokens"),
 )
 

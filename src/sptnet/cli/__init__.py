@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from sptnet.cli import data, demo, estimate, evaluate, import_, predict, pretrain, recipes, train
+from sptnet.cli import data, demo, edit, estimate, evaluate, export, import_, predict, pretrain, recipes, train
 from sptnet.errors import SptnetError
 
 app = typer.Typer(
@@ -19,6 +19,8 @@ app.command("train")(train.train)
 app.command("estimate")(estimate.estimate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.add_typer(edit.app, name="edit")
+app.command("export")(export.export)
 app.command("import")(import_.import_)
 app.command("pretrain")(pretrain.pretrain)
 app.command("data")(data.data)

@@ -1,0 +1,99 @@
+"""What each category looks like in numbers, and which of its images to look at first."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sptnet.found import Found
+
+MOST_REPRESENTATIVES = 12
+DOUBTFUL_CERTAINTY = 0.5
+DOUBTFUL_MARGIN = 0.02
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Category:
+    name: str
+    is_new: bool
+    size: int
+    mean_certainty: float | None
+    """None where a category has no images, as the cohesion."""
+    cohesion: float | None
+    """Mean cosine between the images and the mean direction of their category."""
+    nearest_known: str | None
+    """The known category, other than itself, whose mean direction is nearest."""
+    representatives: tuple[str, ...]
+    """Up to 12 images of the highest certainty times cosine to the mean direction, best first."""
+    doubtful: tuple[str, ...]
+    """Images of a certainty below 0.5, or not nearer by a cosine of 0.02 to their own category's mean direction than
+    to any other's; least certain first."""
+
+
+def describe_categories(found: Found) -> list[Category]:
+    """One entry a category in the order of the names; empty ones too. Dropped images count nowhere."""
+    directions = mean_directions(found)
+    filled = np.bincount(found.category[found.category >= 0], minlength=len(found.names)) > 0
+    return [_describe(found, index, directions, filled) for index in range(len(found.names))]
+
+
+def mean_directions(found: Found) -> Floats:
+    """The mean feature of each category at length one; zeros for an empty category."""
+    sums = np.zeros((len(found.names), found.features.shape[1]), dtype=np.float64)
+    kept = found.category >= 0
+    np.add.at(sums, found.category[kept], found.features[kept])
+    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+    return (sums / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+
+def _describe(found: Found, index: int, directions: Floats, filled: npt.NDArray[np.bool_]) -> Category:
+    members = np.flatnonzero(found.category == index)
+    is_new = index >= found.n_known
+    if len(members) == 0:
+        return Category(found.names[index], is_new, 0, None, None, None, (), ())
+    certainty = found.certainty[members]
+    cosines = found.features[members] @ directions.T
+    own = cosines[:, index]
+    rivals = filled & (np.arange(len(filled)) != index)
+    others = cosines[:, rivals].max(1) if rivals.any() else np.full(len(members), -np.inf)
+    best = np.argsort(-certainty * own, kind="stable")[:MOST_REPRESENTATIVES]
+    doubtful = np.flatnonzero((certainty < DOUBTFUL_CERTAINTY) | (own - others < DOUBTFUL_MARGIN))
+    doubtful = doubtful[np.lexsort((own[doubtful] - others[doubtful], certainty[doubtful]))]
+    return Category(
+        name=found.names[index],
+        is_new=is_new,
+        size=len(members),
+        mean_certainty=float(certainty.mean()),
+        cohesion=float(own.mean()),
+        nearest_known=_nearest_known(found, index, directions, rivals),
+        representatives=tuple(found.ids[i] for i in members[best]),
+        doubtful=tuple(found.ids[i] for i in members[doubtful]),
+    )
+
+
+def _nearest_known(found: Found, index: int, directions: Floats, rivals: npt.NDArray[np.bool_]) -> str | None:
+    candidates = np.flatnonzero(rivals[: found.n_known])
+    if len(candidates) == 0:
+        return None
+    return found.names[int(candidates[np.argmax(directions[candidates] @ directions[index])])]
+
+
+def category_rows(categories: list[Category]) -> list[list[str]]:
+    """The table as text, for `CATEGORY_COLUMNS`."""
+    return [
+        [
+            category.name,
+            category.nearest_known or "-",
+            "yes" if category.is_new else "no",
+            f"{category.size:,}",
+            "-" if category.mean_certainty is None else f"{category.mean_certainty:.2f}",
+            "-" if category.cohesion is None else f"{category.cohesion:.2f}",
+            f"{len(category.doubtful):,}",
+        ]
+        for category in categories
+    ]
+
+
+CATEGORY_COLUMNS = ["category", "nearest known", "new", "images", "certainty", "cohesion", "doubtful"]

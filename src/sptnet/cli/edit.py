@@ -1,0 +1,158 @@
+"""`sptnet edit`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from sptnet.edit_types import Edit
+    from sptnet.found import Found
+
+app = typer.Typer(
+    help="Name, merge, split and correct the categories of a finished run. Its own files stay as they are: every edit "
+    "is a line of edits.jsonl, and the last can be undone.",
+    no_args_is_help=True,
+)
+
+CATEGORY = Annotated[str, typer.Argument(help="A category, as `list` shows it.")]
+IMAGES = Annotated[list[str], typer.Argument(metavar="IMAGE...", help="As in predictions.csv, or paths of files.")]
+
+
+@app.callback()
+def run(context: typer.Context, run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")]) -> None:
+    context.obj = run
+
+
+@app.command()
+def rename(
+    context: typer.Context, category: CATEGORY, to: Annotated[str, typer.Argument(help="Its new name.")]
+) -> None:
+    """Give a category another name."""
+    from sptnet.edit_types import Rename
+
+    _add(context.obj, Rename(category, to))
+
+
+@app.command()
+def merge(
+    context: typer.Context,
+    categories: Annotated[list[str], typer.Argument(metavar="CATEGORY...", help="Categories that are one.")],
+    into: Annotated[str, typer.Option(help="The category they become, an old one or a new name.")],
+) -> None:
+    """Put categories together."""
+    from sptnet.edit_types import Merge
+
+    _add(context.obj, Merge(tuple(categories), into))
+
+
+@app.command()
+def split(
+    context: typer.Context,
+    category: CATEGORY,
+    parts: Annotated[int, typer.Option(help="How many categories it is in truth.")] = 2,
+    seed: Annotated[int, typer.Option(help="Another seed may divide it differently.")] = 0,
+) -> None:
+    """Divide a category by how its images look: NAME-a, the largest part, NAME-b and so on."""
+    from sptnet.edit_types import Split
+
+    _add(context.obj, Split(category, parts, seed))
+
+
+@app.command()
+def move(
+    context: typer.Context,
+    images: IMAGES,
+    to: Annotated[str, typer.Option(help="The category they belong to.")],
+    create: Annotated[bool, typer.Option("--create", help="It may be a new one.")] = False,
+) -> None:
+    """Put images into another category."""
+    from sptnet.edit_types import Move
+
+    _add(context.obj, Move(_ids(context.obj, images), to, create))
+
+
+@app.command()
+def drop(context: typer.Context, images: IMAGES) -> None:
+    """Take images out of their category: they belong to none. A move brings them back."""
+    from sptnet.edit_types import Drop
+
+    _add(context.obj, Drop(_ids(context.obj, images)))
+
+
+@app.command()
+def undo(context: typer.Context) -> None:
+    """Take back the last edit that is still in force."""
+    from sptnet.edit_types import Undo, describe_edit
+    from sptnet.edits import add_edits, in_force, read_edits
+
+    last = in_force(read_edits(context.obj))[-1:]
+    state = add_edits(context.obj, [Undo()])
+    _tell(f"took back: {describe_edit(last[0])}", state)
+
+
+@app.command()
+def apply(
+    context: typer.Context, file: Annotated[Path, typer.Argument(help="JSON file of edits, from the report.")]
+) -> None:
+    """Do all edits of a file, or none if one of them cannot be done."""
+    from sptnet.edits import add_edits, read_edits_file
+    from sptnet.wording import count
+
+    edits = read_edits_file(file)
+    _tell(f"did {count(edits, 'edit')}", add_edits(context.obj, edits))
+
+
+@app.command("list")
+def list_(context: typer.Context) -> None:
+    """Show the categories as they are now."""
+    from rich.markup import escape
+
+    from sptnet.category_table import CATEGORY_COLUMNS, category_rows, describe_categories
+    from sptnet.cli.tables import print_table
+    from sptnet.edits import current
+    from sptnet.wording import printable
+
+    found = current(context.obj)
+    rows = [[escape(printable(cell)) for cell in row] for row in category_rows(describe_categories(found))]
+    print_table(escape(f"categories of {context.obj}"), CATEGORY_COLUMNS, rows, lefts=2)
+    dropped = int((found.category < 0).sum())
+    if dropped:
+        print(f"dropped images: {dropped:,}")
+
+
+@app.command()
+def log(context: typer.Context) -> None:
+    """Show all edits in their order."""
+    from sptnet.edit_types import describe_edit
+    from sptnet.edits import read_log
+    from sptnet.run_folder import RunFolder
+
+    RunFolder(context.obj).config()  # says so if this is no run
+    entries = read_log(context.obj)
+    for number, (at, edit) in enumerate(entries, start=1):
+        print(f"{number}  {at}  {describe_edit(edit)}")
+    if not entries:
+        print("no edits yet")
+
+
+def _ids(run: Path, images: list[str]) -> tuple[str, ...]:
+    """Images by id, or by the path of their file."""
+    from sptnet.found import read_found
+
+    found = read_found(run)
+    ids = set(found.ids)
+    by_source = {source: id_ for id_, source in zip(found.ids, found.sources, strict=True) if source is not None}
+    return tuple(image if image in ids else by_source.get(str(Path(image).absolute()), image) for image in images)
+
+
+def _add(run: Path, edit: "Edit") -> None:
+    from sptnet.edit_types import describe_edit
+    from sptnet.edits import add_edits
+
+    _tell(f"done: {describe_edit(edit)}", add_edits(run, [edit]))
+
+
+def _tell(what: str, state: "Found") -> None:
+    new = len(state.names) - state.n_known
+    print(f"{what}; {state.n_known} known and {new} new categories")

@@ -1,0 +1,105 @@
+"""`sptnet estimate`."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sptnet.cli.train import SETTING, as_toml
+
+TYPICAL_TRIALS = 30
+
+
+def estimate(
+    recipe: Annotated[str, typer.Argument(help="A recipe of the package or a TOML file, for data and backbone.")] = (
+        "sptnet"
+    ),
+    data: Annotated[Path | None, typer.Option(help="Folder of images; sub-folders name known categories.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")] = None,
+    source: Annotated[str | None, typer.Option(help="A benchmark by name, if --data holds one.")] = None,
+    settings: SETTING = None,
+    least: Annotated[int | None, typer.Option("--min", help="Smallest count to try; the known ones.")] = None,
+    most: Annotated[int | None, typer.Option("--max", help="Largest count to try; 1000 or images / 4.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything random.")] = 0,
+    method: Annotated[str, typer.Option(help="balance, or brent: the published rule.")] = "balance",
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the curve.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Estimate how many categories there are among images of which some are labelled."""
+    from sptnet.backbone import build_backbone
+    from sptnet.count_plot import check_picture_name, plot_count
+    from sptnet.data import load_data
+    from sptnet.device import choose_compute
+    from sptnet.errors import Misuse
+    from sptnet.estimate import estimate_n_categories
+    from sptnet.features import extract_features
+    from sptnet.loader import n_workers
+    from sptnet.progress import bar
+    from sptnet.recipe_book import load_recipe
+
+    if plot is not None:
+        check_picture_name(plot)
+    plain: dict[str, Any] = {
+        "data.folder": data and data.resolve(),
+        "data.labels": labels and labels.resolve(),
+        "data.source": source,
+        "device": device,
+    }
+    changes = [f"{key}={as_toml(value)}" for key, value in plain.items() if value is not None]
+    own_images = data is not None and load_recipe(recipe).data.source == "digits"
+    config = load_recipe(recipe, [*["data.source=folder"] * own_images, *(settings or []), *changes])
+    loaded = load_data(config.data)
+    split = loaded.split
+    if split.n_known < 2:
+        raise Misuse("only one category has labels. Label images of at least two known categories.")
+    images = [*split.labelled.tolist(), *split.unlabelled.tolist()]
+    known = split.target[split.labelled].tolist() + [-1] * len(split.unlabelled)
+    backbone = build_backbone(config.backbone.name, config.backbone.weights, config.backbone.image_size)
+    sources = [loaded.pile.sources[i] for i in images]
+    workers = n_workers(config.views.workers, len(images))
+    compute = choose_compute(config.device, config.precision)
+    with bar("features", len(images)) as update:
+        features = extract_features(backbone, sources, config.views.crop_ratio, compute, workers, update)
+    with bar("counting", TYPICAL_TRIALS) as update:
+        found = estimate_n_categories(
+            features.numpy(),
+            known,
+            least,
+            most,
+            random_state=seed,
+            method=method,  # type: ignore[arg-type]
+            on_trial=lambda count, tried: update(min(tried, TYPICAL_TRIALS), f"{count} categories"),
+        )
+    present = split.target[images]
+    truth = len(set(present.tolist())) if (present >= 0).all() else None
+    if plot is not None:
+        plot_count(found, plot, split.n_known, truth)
+    if as_json:
+        print(json.dumps({**asdict(found), "n_known": split.n_known, "truth": truth}))
+    else:
+        show(found, split.n_known, truth, plot)
+
+
+def show(found: Any, n_known: int, truth: int | None, plot: Path | None) -> None:
+    from sptnet.cli.tables import percent, print_table
+
+    rows = [
+        [
+            f"{trial.n_categories}" + (" <" if trial.n_categories == found.n_categories else ""),
+            percent(trial.labelled_accuracy),
+            f"{trial.silhouette:.3f}",
+            f"{trial.inertia:.4f}",
+            f"{trial.score:.3f}",
+        ]
+        for trial in found.curve
+    ]
+    print_table("counts tried", ["categories", "labelled accuracy", "silhouette", "inertia", "score"], rows)
+    low, high = found.interval
+    known = f"{n_known} known" + ("" if truth is None else f", {truth} in truth")
+    print(f"about {found.n_categories} categories ({low} to {high}); {known}")
+    print(f"train with: --set n_categories={found.n_categories}")
+    if plot is not None:
+        print(f"plot: {plot}")

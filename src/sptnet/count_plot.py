@@ -1,0 +1,42 @@
+"""The curve of an estimated number of categories as a picture."""
+
+from pathlib import Path
+
+from sptnet.errors import Misuse
+from sptnet.estimate import CountEstimate
+
+
+def check_picture_name(path: Path) -> None:
+    """Refuses what cannot be written before anything long is begun."""
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise Misuse(f"{path} is not the name of a picture. Give a file that ends in .png, .pdf or .svg.")
+    if path.exists():
+        raise Misuse(f"{path} exists already. Give another file with --plot.")
+
+
+def plot_count(estimate: CountEstimate, path: Path, n_known: int, truth: int | None = None) -> None:
+    """Accuracy, silhouette and score over the counts tried; the estimate, its interval and what is known marked."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.0, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    counts = [trial.n_categories for trial in estimate.curve]
+    for name, values in {
+        "score": [trial.score for trial in estimate.curve],
+        "accuracy of labelled images": [trial.labelled_accuracy for trial in estimate.curve],
+        "silhouette": [trial.silhouette for trial in estimate.curve],
+    }.items():
+        axes.plot(counts, values, marker="o", markersize=3, label=name)
+    low, high = estimate.interval
+    axes.axvspan(low, high, color="0.5", alpha=0.2, linewidth=0, label=f"interval: {low} to {high}")
+    axes.axvline(estimate.n_categories, color="black", label=f"estimate: {estimate.n_categories}")
+    axes.axvline(n_known, color="black", linestyle=":", label=f"known: {n_known}")
+    if truth is not None:
+        axes.axvline(truth, color="tab:red", linestyle="--", label=f"true: {truth}")
+    if counts[-1] > 4 * counts[0]:
+        axes.set_xscale("log")
+    axes.set_xlabel("number of categories")
+    axes.set_title(f"How many categories? (method {estimate.method})")
+    axes.legend(fontsize="small")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)

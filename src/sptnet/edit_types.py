@@ -1,0 +1,127 @@
+"""What a person changes about what was found, as data that goes to JSON and back."""
+
+from collections.abc import Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any, get_type_hints
+
+from sptnet.errors import Misuse
+from sptnet.wording import count, first_three, listed, printable
+
+
+@dataclass(frozen=True)
+class Rename:
+    category: str
+    to: str
+
+
+@dataclass(frozen=True)
+class Merge:
+    """All images of `categories` go to `into`, one of them, another one, or a name of its own.
+
+    The result is known if any of them is.
+    """
+
+    categories: tuple[str, ...]
+    into: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """Divides a category by k-means on its images' features: NAME-a is the largest part, then NAME-b and so on.
+
+    Parts of a known category are known.
+    """
+
+    category: str
+    parts: int
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Move:
+    images: tuple[str, ...]
+    to: str
+    create: bool = False
+    """Whether `to` may be a new category."""
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The images belong to no category; moving them somewhere brings them back."""
+
+    images: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Undo:
+    """Takes back the last edit that is still in force."""
+
+
+Edit = Rename | Merge | Split | Move | Drop | Undo
+VERBS: dict[str, type[Edit]] = {
+    "rename": Rename,
+    "merge": Merge,
+    "split": Split,
+    "move": Move,
+    "drop": Drop,
+    "undo": Undo,
+}
+_KINDS: dict[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    bool: "true or false",
+    tuple[str, ...]: "a list of texts, at least one",
+}
+
+
+def as_dict(edit: Edit) -> dict[str, Any]:
+    """The edit as it is written in JSON."""
+    verb = next(verb for verb, kind in VERBS.items() if isinstance(edit, kind))
+    return {"verb": verb, **asdict(edit)}
+
+
+def parse_edit(value: Any) -> Edit:
+    """An edit from JSON; a time `at` which it was made is allowed and not part of it."""
+    verb = value.get("verb") if isinstance(value, dict) else None
+    kind = VERBS.get(verb) if isinstance(verb, str) else None
+    if kind is None:
+        raise Misuse(f"{value!r:.80} is no edit. Give an object with a verb, one of {', '.join(VERBS)}.")
+    given = {key: item for key, item in value.items() if key not in ("verb", "at")}
+    hints = get_type_hints(kind)
+    strangers = sorted(set(given) - set(hints))
+    if strangers:
+        raise Misuse(f"the edit {verb} has no {listed(strangers)}. It has: {', '.join(hints) or 'nothing else'}.")
+    missing = [field.name for field in fields(kind) if field.name not in given and field.default is MISSING]
+    if missing:
+        raise Misuse(f"the edit {verb} lacks {listed(missing)}. It has: {', '.join(hints)}.")
+    return kind(**{name: _checked(verb, name, item, hints[name]) for name, item in given.items()})
+
+
+def _checked(verb: Any, name: str, item: Any, wanted: Any) -> Any:
+    if wanted == tuple[str, ...]:
+        if isinstance(item, list) and item and all(isinstance(text, str) for text in item):
+            return tuple(item)
+    elif type(item) is wanted:
+        return item
+    raise Misuse(f"{name} of the edit {verb} is {item!r:.80}. Give {_KINDS[wanted]}.")
+
+
+def describe_edit(edit: Edit) -> str:
+    """A few words for the log."""
+    match edit:
+        case Rename(category, to):
+            return f"rename {printable(category)} to {printable(to)}"
+        case Merge(categories, into):
+            return f"merge {listed(categories)} into {printable(into)}"
+        case Split(category, parts, _):
+            return f"split {printable(category)} into {parts} parts"
+        case Move(images, to, _):
+            return f"move {count(images, 'image')} to {printable(to)} ({_some(images)})"
+        case Drop(images):
+            return f"drop {count(images, 'image')} ({_some(images)})"
+        case Undo():
+            return "undo"
+
+
+def _some(images: Sequence[str]) -> str:
+    return first_three([printable(image) for image in images])

@@ -1,0 +1,128 @@
+"""The edits of a run: one JSON line each in edits.jsonl, replayed on predictions that are never changed."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sptnet.edit_steps import apply_edit
+from sptnet.edit_types import Drop, Edit, Merge, Move, Rename, Split, Undo, as_dict, parse_edit
+from sptnet.errors import Failure, Misuse
+from sptnet.files import write_text_atomically
+from sptnet.found import Found, read_found
+
+__all__ = [
+    "EDITS",
+    "Drop",
+    "Edit",
+    "Merge",
+    "Move",
+    "Rename",
+    "Split",
+    "Undo",
+    "add_edits",
+    "apply_edit",
+    "as_dict",
+    "current",
+    "in_force",
+    "parse_edit",
+    "read_edits",
+    "read_edits_file",
+    "read_log",
+    "replay",
+]
+
+EDITS = "edits.jsonl"
+
+
+def in_force(edits: Sequence[Edit]) -> list[Edit]:
+    """The edits that no undo took back."""
+    stack: list[Edit] = []
+    for edit in edits:
+        if not isinstance(edit, Undo):
+            stack.append(edit)
+        elif stack:
+            stack.pop()
+        else:
+            raise Misuse("there is nothing to undo: no edit is in force. See `sptnet edit RUN log`.")
+    return stack
+
+
+def replay(found: Found, edits: Sequence[Edit]) -> Found:
+    """The state after all edits, undone ones left out."""
+    for edit in in_force(edits):
+        found = apply_edit(found, edit)
+    return found
+
+
+def read_edits(run_path: str | Path) -> list[Edit]:
+    """All edits in their order, undone ones and undos too."""
+    return [edit for _, edit in read_log(run_path)]
+
+
+def read_log(run_path: str | Path) -> list[tuple[str, Edit]]:
+    """Every edit with the time at which it was made."""
+    file = Path(run_path) / EDITS
+    log = []
+    for number, line in enumerate(_text(file).split("\n"), start=1):
+        if line:
+            try:
+                value = json.loads(line)
+                log.append((str(value["at"]), parse_edit(value)))
+            except (ValueError, KeyError, TypeError) as error:
+                raise Failure(f"line {number} of {file} is damaged ({error}). Repair or delete that line.") from error
+    return log
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="surrogatepass") if file.is_file() else ""
+
+
+def current(run_path: str | Path) -> Found:
+    """What the run found, as edited up to now."""
+    return _replayed(run_path, read_found(run_path), read_edits(run_path))
+
+
+def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> Found:
+    """Adds edits to the log, all or, if one of them cannot be done, none; the state after them."""
+    found, log = read_found(run_path), read_edits(run_path)
+    state = _replayed(run_path, found, log)
+    for number, edit in enumerate(edits, start=1):
+        log.append(edit)
+        try:
+            state = replay(found, log) if isinstance(edit, Undo) else apply_edit(state, edit)
+        except Misuse as error:
+            if len(edits) == 1:
+                raise
+            raise Misuse(f"edit {number} of {len(edits)}: {error}") from error
+    at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    lines = [json.dumps({"at": at, **as_dict(edit)}, ensure_ascii=False) for edit in edits]
+    file = Path(run_path) / EDITS
+    old = [line for line in _text(file).split("\n") if line]
+    write_text_atomically(file, "".join(f"{line}\n" for line in [*old, *lines]))
+    return state
+
+
+def _replayed(run_path: str | Path, found: Found, edits: Sequence[Edit]) -> Found:
+    try:
+        return replay(found, edits)
+    except Misuse as error:
+        raise Failure(
+            f"{Path(run_path) / EDITS} does not fit the predictions of the run ({error}) Move that file away to begin "
+            "anew, or restore the predictions it was made for."
+        ) from error
+
+
+def read_edits_file(file: Path) -> list[Edit]:
+    """Edits that the report page saved: {"edits": [...]}, or the list alone."""
+    if not file.is_file():
+        raise Misuse(f"there is no file {file}. Give the JSON file of edits that the report saved.")
+    try:
+        content: Any = json.loads(file.read_text(encoding="utf-8", errors="surrogatepass"))
+    except ValueError as error:
+        raise Misuse(f"{file} is not valid JSON ({error}). Save the edits again.") from error
+    edits = content.get("edits") if isinstance(content, dict) else content
+    if not isinstance(edits, list) or not edits:
+        raise Misuse(f'{file} holds no edits. Give JSON such as {{"edits": [{{"verb": "undo"}}]}}.')
+    return [parse_edit(edit) for edit in edits]

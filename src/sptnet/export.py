@@ -1,0 +1,107 @@
+"""What was found, as edited, in forms that other programs read. The user's own files are only read."""
+
+import csv
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sptnet.data import read_pile
+from sptnet.edits import current
+from sptnet.errors import Misuse
+from sptnet.export_folders import export_folder
+from sptnet.files import write_atomically, write_text_atomically
+from sptnet.found import Found
+from sptnet.images import Source
+from sptnet.run_folder import RunFolder
+
+FORMS = ("csv", "json", "links", "copies", "coco", "imagefolder")
+
+
+def export_run(run_path: str | Path, to: str | Path, form: str, overwrite: bool = False) -> Found:
+    """Writes the present state of a run to a file or a folder; returns it."""
+    run, target = RunFolder(run_path), Path(to)
+    folder = run.config().data.folder
+    for place, what in ((run.path, "the run"), (folder, "the data folder")):
+        if place is not None and target.resolve().is_relative_to(Path(place).resolve()):
+            raise Misuse(f"{target} lies inside {what} {place}. Give a place outside it with --to.")
+    found = current(run.path)
+
+    def pixels() -> Mapping[str, Source]:
+        pile = read_pile(run.config().data)
+        return dict(zip(pile.ids, pile.sources, strict=True))
+
+    export(found, target, form, overwrite, pixels)
+    return found
+
+
+def export(
+    found: Found, to: Path, form: str, overwrite: bool = False, pixels: Callable[[], Mapping[str, Source]] = dict
+) -> None:
+    """Writes one form of it; `pixels` gives the images that have no file of their own, by id."""
+    if form not in FORMS:
+        raise Misuse(f"there is no export as {form}. Choose from: {', '.join(FORMS)}.")
+    if form in ("links", "copies", "imagefolder"):
+        export_folder(found, to, form, overwrite, pixels)
+        return
+    if to.is_dir():
+        raise Misuse(f"{to} is a folder, but {form} is one file. Give a file with --to.")
+    if to.exists() and not overwrite:
+        raise Misuse(f"{to} exists already. Replace it with --overwrite, or give another --to.")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    if form == "csv":
+        write_csv(to, found)
+    else:
+        content = as_json(found) if form == "json" else as_coco(found)
+        write_text_atomically(to, json.dumps(content, indent=1) + "\n")
+
+
+def write_csv(path: Path, found: Found) -> None:
+    """One row an image; dropped images have none."""
+
+    def write(target: Path) -> None:
+        with target.open("w", encoding="utf-8", errors="surrogatepass", newline="") as stream:
+            table = csv.writer(stream)
+            table.writerow(["image", "category", "is_new", "certainty"])
+            for i in np.flatnonzero(found.category >= 0):
+                category = found.category[i]
+                is_new = "yes" if category >= found.n_known else "no"
+                table.writerow([found.ids[i], found.names[category], is_new, f"{found.certainty[i]:.4f}"])
+
+    write_atomically(path, write)
+
+
+def as_json(found: Found) -> dict[str, Any]:
+    """Categories, each with its images; and the images that were dropped."""
+    return {
+        "categories": [
+            {
+                "name": name,
+                "is_new": found.is_new(name),
+                "images": [
+                    {"image": found.ids[i], "certainty": round(float(found.certainty[i]), 4)}
+                    for i in found.members(name)
+                ],
+            }
+            for name in found.names
+        ],
+        "dropped": [found.ids[i] for i in np.flatnonzero(found.category < 0)],
+    }
+
+
+def as_coco(found: Found) -> dict[str, Any]:
+    """The layout of COCO for whole images: annotations have a category and no box; all numbers begin at 1."""
+    kept = np.flatnonzero(found.category >= 0)
+    return {
+        "info": {"description": "categories found by sptnet"},
+        "categories": [
+            {"id": i, "name": name, "supercategory": "new" if found.is_new(name) else "known"}
+            for i, name in enumerate(found.names, start=1)
+        ],
+        "images": [{"id": n, "file_name": found.ids[i]} for n, i in enumerate(kept, start=1)],
+        "annotations": [
+            {"id": n, "image_id": n, "category_id": int(found.category[i]) + 1} for n, i in enumerate(kept, start=1)
+        ],
+    }

@@ -1,0 +1,165 @@
+"""What was found as folders of images: a folder for each category, of links or of copies.
+
+A folder that was made here holds a list of all its files, so that replacing it removes those and nothing else.
+"""
+
+import csv
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from sptnet.errors import Failure, Misuse
+from sptnet.files import write_text_atomically
+from sptnet.found import Found
+from sptnet.images import Source, read_image
+from sptnet.wording import count, first_three, printable
+
+CONTENTS = ".sptnet-export.json"
+LONGEST = 60
+NOT_IN_NAMES = frozenset('/\\:*?"<>|')
+
+
+def export_folder(
+    found: Found, to: Path, form: str, overwrite: bool, pixels: Callable[[], Mapping[str, Source]]
+) -> None:
+    """Built beside its place and moved there when whole; what is there is replaced only if it was made here."""
+    to = to.absolute()
+    check_replaceable(to, overwrite)
+    fresh = to.with_name(to.name + ".part")
+    if fresh.exists():
+        raise Misuse(f"{fresh} is in the way, left by an export that was stopped. Remove it.")
+    sources = _sources(found, pixels)
+    if form == "links":
+        _refuse_pixels(sources)
+    plan = places(found, sources)
+    fresh.mkdir(parents=True)
+    try:
+        _fill(fresh, found, sources, plan, form)
+        if to.exists():
+            remove_export(to)
+        fresh.rename(to)
+    except BaseException:
+        shutil.rmtree(fresh)
+        raise
+
+
+def check_replaceable(to: Path, overwrite: bool) -> None:
+    """An export may take the place of an export when asked, and of nothing else."""
+    if to.is_symlink() or (to.exists() and not to.is_dir()):
+        raise Misuse(f"{to} is a file or a link, not a folder. Give a folder that does not exist yet with --to.")
+    if not to.is_dir() or not any(to.iterdir()):
+        return
+    own = _contents(to)
+    strangers = sorted(set(_files(to)) - own)
+    if strangers:
+        raise Misuse(
+            f"{to} holds other files than an export, such as {printable(strangers[0])}, which sptnet never deletes. "
+            "Give another --to."
+        )
+    if not overwrite:
+        raise Misuse(f"{to} is not empty. Replace it with --overwrite, or give another --to.")
+
+
+def remove_export(to: Path) -> None:
+    """Takes away the files that an export made, and the folders that are empty then."""
+    for name in _files(to):
+        (to / name).unlink()
+    for here, _, _ in os.walk(to, topdown=False):
+        Path(here).rmdir()
+
+
+def _contents(to: Path) -> set[str]:
+    file = to / CONTENTS
+    if not file.is_file():
+        return set()
+    try:
+        files = json.loads(file.read_text(encoding="utf-8"))["files"]
+        return {CONTENTS, *map(str, files)}
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failure(f"{file} is damaged ({error}). Remove {to} yourself, or give another --to.") from error
+
+
+def _files(to: Path) -> list[str]:
+    """Everything below a folder that is no folder; links are not followed."""
+    found = []
+    for here, folders, files in os.walk(to):
+        linked = [name for name in folders if Path(here, name).is_symlink()]
+        found += [Path(here, name).relative_to(to).as_posix() for name in (*files, *linked)]
+    return found
+
+
+def _sources(found: Found, pixels: Callable[[], Mapping[str, Source]]) -> dict[int, tuple[str, Source]]:
+    """For the position of every image that was not dropped, its id and its file or its pixels."""
+    kept = np.flatnonzero(found.category >= 0).tolist()
+    stored = pixels() if any(found.sources[i] is None for i in kept) else {}
+    lost = [printable(found.ids[i]) for i in kept if found.sources[i] is None and found.ids[i] not in stored]
+    if lost:
+        raise Misuse(
+            f"{count(lost, 'image')} cannot be found: {first_three(lost)}. Restore the data folder that the run was "
+            "trained on, or drop the images."
+        )
+    return {i: (found.ids[i], Path(file) if (file := found.sources[i]) else stored[found.ids[i]]) for i in kept}
+
+
+def _refuse_pixels(sources: Mapping[int, tuple[str, Source]]) -> None:
+    bare = [printable(id_) for id_, source in sources.values() if not isinstance(source, Path)]
+    if bare:
+        raise Misuse(
+            f"{count(bare, 'image')} cannot be linked to, having no file of their own: {first_three(bare)}. "
+            "Export as copies."
+        )
+
+
+def places(found: Found, sources: Mapping[int, tuple[str, Source]]) -> dict[int, str]:
+    """CATEGORY/FILE for every image; what would have the same name is numbered."""
+    folders_taken: set[str] = set()
+    folders = [free_name(safe_name(name), folders_taken) for name in found.names]
+    taken: list[set[str]] = [set() for _ in folders]
+    plan = {}
+    for i, (id_, source) in sources.items():
+        own = source.name if isinstance(source, Path) else safe_name(PurePosixPath(id_).name) + ".png"
+        category = found.category[i]
+        plan[i] = f"{folders[category]}/{free_name(own, taken[category])}"
+    return plan
+
+
+def safe_name(name: str) -> str:
+    """A name that any file system takes and that is not hidden."""
+    plain = "".join("_" if c in NOT_IN_NAMES or not c.isprintable() else c for c in name)[:LONGEST].strip().rstrip(". ")
+    return plain if plain and not plain.startswith(".") else "_" + plain.lstrip(".")
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """The name, or NAME-2, NAME-3 and so on; large and small letters are the same to many file systems."""
+    path, number, candidate = PurePosixPath(name), 1, name
+    while candidate.casefold() in taken:
+        number += 1
+        candidate = f"{path.stem}-{number}{path.suffix}"
+    taken.add(candidate.casefold())
+    return candidate
+
+
+def _fill(
+    fresh: Path, found: Found, sources: Mapping[int, tuple[str, Source]], plan: Mapping[int, str], form: str
+) -> None:
+    root = fresh / "train" if form == "imagefolder" else fresh
+    root.mkdir(exist_ok=True)
+    for i, place in plan.items():
+        path, source = root / place, sources[i][1]
+        path.parent.mkdir(exist_ok=True)
+        if not isinstance(source, Path):
+            read_image(source).save(path)
+        elif form == "links":
+            path.symlink_to(source.absolute())
+        else:
+            shutil.copyfile(source, path)
+    if form == "imagefolder":
+        with (root / "metadata.csv").open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            table = csv.writer(stream)
+            table.writerow(["file_name", "label"])
+            table.writerows([place, found.names[found.category[i]]] for i, place in plan.items())
+    write_text_atomically(fresh / CONTENTS, json.dumps({"form": form, "files": sorted(_files(fresh))}, indent=1) + "\n")

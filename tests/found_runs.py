@@ -1,0 +1,67 @@
+"""Shared by the tests of what was found: eight images in four categories, and a finished run that holds them."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from sptnet.found import FEATURES, Found, write_features
+from sptnet.recipe_book import load_recipe
+from sptnet.run_folder import RunFolder
+
+COLUMNS = "image,category,is_new,certainty,part,truth"
+IDS = (
+    *("cat/a.png", "cat/b.png", "unlabelled/a.png", "unlabelled/dog.png"),
+    *("unlabelled/e.png", "unlabelled/f.png", "unlabelled/sub/e.png", "test/e.png"),
+)
+DEGREES = (0, 10, 80, 90, 180, 182, 230, 233)
+
+
+def small_found() -> Found:
+    """Features are directions in the plane; new-1 is made of two groups, new-2 is empty; one cat is almost a dog."""
+    angles = np.deg2rad(DEGREES)
+    return Found(
+        ids=IDS,
+        sources=(None,) * 8,
+        part=("labelled", "holdout", *("unlabelled",) * 5, "test"),
+        names=("cat", "dog", "new-1", "new-2"),
+        n_known=2,
+        category=np.array([0, 0, 0, 1, 2, 2, 2, 2]),
+        certainty=np.array([0.9, 0.8, 0.4, 0.9, 0.9, 0.7, 0.6, 0.3], np.float32),
+        features=np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32),
+        truth=("cat", "cat", None, "dog", None, None, None, "eel"),
+    )
+
+
+def make_run(root: Path, found: Found | None = None, source: str = "folder", files: bool = True) -> Path:
+    """A run in `root`/run on the images in `root`/data; image number i is of grey level i, the last has no file."""
+    found = small_found() if found is None else found
+    folder = [] if source == "digits" else [f'data.folder="{root / "data"}"']
+    run = RunFolder(root / "run")
+    run.create(load_recipe("digits", [f"data.source={source}", *folder]))
+    run.model.mkdir()
+    description = {"categories": list(found.names), "n_known": found.n_known}
+    (run.model / "model.json").write_text(json.dumps(description), encoding="utf-8")
+    with run.predictions_file.open("w", encoding="utf-8", errors="surrogatepass", newline="") as stream:
+        table = csv.writer(stream)
+        table.writerow(COLUMNS.split(","))
+        for i, id_ in enumerate(found.ids):
+            name = found.names[found.category[i]]
+            is_new = "yes" if found.is_new(name) else "no"
+            table.writerow([id_, name, is_new, f"{found.certainty[i]:.4f}", found.part[i], found.truth[i] or ""])
+    write_features(run.path / FEATURES, torch.from_numpy(found.features))
+    for i, id_ in enumerate(found.ids[:-1] if files and folder else ()):
+        (root / "data" / id_).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (3, 2), (i, i, i)).save(root / "data" / id_)
+    return run.path
+
+
+def assert_same(one: Found, other: Found) -> None:
+    for column, value in vars(one).items():
+        if isinstance(value, np.ndarray):
+            assert np.array_equal(value, getattr(other, column)), column
+        else:
+            assert value == getattr(other, column), column
