@@ -108,7 +108,9 @@ def test_a_run_ends_at_the_tolerance():
     for stop in range(1, len(shifts)):
         between = (shifts[stop - 1] + shifts[stop]) / 2
         assert lloyd(free, pinned, start, 200, between).n_iter == stop + 1
-        assert lloyd(free, pinned, start, 200, shifts[stop]).n_iter == stop + 1
+        run = lloyd(free, pinned, start, 200, shifts[stop])
+        assert run.n_iter == stop + 1
+        assert run.labels.tolist() == nearest(free, run.centres).tolist()
     assert lloyd(free, pinned, start, 3, 0.0).n_iter == 3
 
 
@@ -381,7 +383,9 @@ def test_as_many_clusters_as_points(y):
 @pytest.mark.parametrize("y", [None, [3, -1, -1, -1, -1]])
 def test_duplicate_points_only(value, dtype, y):
     points = np.full((5, 2), value, dtype)
-    with pytest.warns(ConvergenceWarning, match="^only 1 of 3 clusters have points: .* Lower n_clusters or give more"):
+    with pytest.warns(
+        ConvergenceWarning, match="^only 1 of 3 clusters have points. Lower n_clusters, give more distinct"
+    ):
         model = SemiSupervisedKMeans(3, random_state=0).fit(points, y)
     assert model.labels_.tolist() == [0] * 5
     np.testing.assert_allclose(model.cluster_centers_, np.full((3, 2), value), rtol=1e-6)

@@ -16,7 +16,6 @@ from sptnet.seeds import seed_of
 DRAWS = 4
 MOST_ITERATIONS = 10
 TOLERANCE = 1e-4
-BANDWIDTH = 0.2  # of the smoothing, in log K
 
 Counts = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -101,17 +100,6 @@ def silhouette(distances: Float[Tensor, "m m"], clusters: Int[Tensor, " m"], n_c
     larger = torch.maximum(inside, nearest_other)
     score = torch.where((of_own > 1) & (larger > 0) & larger.isfinite(), (nearest_other - inside) / larger, 0.0)
     return float(score.mean())
-
-
-def smoothed(counts: Values, values: Values) -> Values:
-    """Local parabolas over log K: clusterings are noisy, the best count is where a whole neighbourhood is good."""
-    x = np.log(counts)
-    result = np.empty_like(values)
-    for i, at in enumerate(x):
-        weights = np.exp(-0.25 * ((x - at) / BANDWIDTH) ** 2)  # roots of a Gaussian's
-        powers = np.stack([np.ones_like(x), x - at, (x - at) ** 2], axis=1)
-        result[i] = np.linalg.lstsq(powers * weights[:, None], values * weights, rcond=None)[0][0]
-    return result
 
 
 def stretched(values: Values) -> Values:

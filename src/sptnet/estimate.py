@@ -4,6 +4,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,7 +24,6 @@ from sptnet.count_curve import (
     matched_share,
     precision_and_recall,
     silhouette,
-    smoothed,
     stretched,
 )
 from sptnet.errors import Misuse
@@ -36,7 +36,7 @@ DIMENSIONS = 64
 STARTS = 10  # of k-means for each count of "brent", all repeats together
 GROWTH = 1.12  # from one count of "balance" to the next
 FALLEN = 0.5  # share of the best balance at which the walk over counts ends
-SILHOUETTE_WEIGHT = 0.25
+SILHOUETTE_WEIGHT = 0.5
 
 Method = Literal["balance", "brent"]
 Floats = npt.NDArray[np.float32]
@@ -88,7 +88,7 @@ def estimate_n_categories(
     1000, or a quarter of the number of points if that is less. `on_trial` hears each count and how many were tried.
 
     "balance" seeks the count at which clusters are as fine as the known classes: pairs of labelled points are split
-    as often as they are thrown together. A quarter of the weight is the silhouette's. It walks up from the smallest
+    as often as they are thrown together. The silhouette adds to that at half the weight. It walks up from the smallest
     count until clusters are clearly too fine, then looks closer round the best. Each repeat draws at most 20,000
     points and leaves some known classes out for its own estimate.
     "brent" is the published rule: the accuracy of labelled points under k-means, maximised by Brent's bounded search;
@@ -155,7 +155,7 @@ class Measure:
         self.classes = ranks[self.labelled]
         self.sample = random.permutation(len(points))[:SILHOUETTE_POINTS]
         sampled = torch.from_numpy(points[self.sample])
-        self.distances = torch.cdist(sampled, sampled)
+        self.distances = torch.cdist(sampled, sampled, compute_mode="donot_use_mm_for_euclid_dist")
 
     def __call__(self, labels: Counts, n_clusters: int, inertia: float) -> Clustering:
         table = contingency_table(self.classes, labels[self.labelled], self.n_known, n_clusters)
@@ -193,10 +193,10 @@ class Curve:
         return np.array([np.mean([matched_share(self.found[k][i].table[counted]) for i in of]) for k in self.counts])
 
     def balance_scores(self, of: Sequence[int], counted: Counts) -> Values:
-        """Balance and silhouette of every count tried, smoothed."""
+        """Balance and silhouette of every count tried."""
         even = np.array([balance(*self.precision_and_recall(k, of, counted)) for k in self.counts])
         apart = np.array([np.mean([self.found[k][i].silhouette for i in of]) for k in self.counts])
-        return smoothed(np.array(self.counts, dtype=np.float64), even + SILHOUETTE_WEIGHT * stretched(apart))
+        return even + SILHOUETTE_WEIGHT * stretched(apart)
 
     def estimate(self, method: str, scores: Callable[[Sequence[int], Counts], Values]) -> CountEstimate:
         """The count of the best score over all repeats and classes, and where those of single repeats lie."""
@@ -236,11 +236,8 @@ def walk(curve: Curve, low: int, high: int) -> None:
         if k == high or (precision >= recall and even < FALLEN * best):
             break
         k = min(high, max(k + 1, round(GROWTH * k)))
-    counts = curve.counts
     middle = int(curve.balance_scores(repeats, everything).argmax())
-    for below, above in zip(
-        counts[max(0, middle - 1) : middle + 1], counts[middle - 1 if middle else 1 :], strict=False
-    ):
+    for below, above in pairwise(curve.counts[max(0, middle - 1) : middle + 2]):
         for between in np.linspace(below, above, 5).round().astype(int).tolist()[1:-1]:
             curve(between)
 
@@ -259,11 +256,12 @@ def unit_features(X: npt.ArrayLike) -> Floats:  # noqa: N803
 
 def principal(points: Floats, dimensions: int) -> Floats:
     """Centred points along the directions in which they differ most."""
-    centred = points - points.mean(axis=0)
+    centred: Floats = points - points.mean(axis=0)
     if points.shape[1] <= dimensions:
         return centred
     directions = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :dimensions]
-    return np.ascontiguousarray(centred @ directions)
+    reduced: Floats = np.ascontiguousarray(centred @ directions)
+    return reduced
 
 
 def checked_classes(y: npt.ArrayLike, n_points: int) -> Counts:

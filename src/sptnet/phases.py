@@ -99,9 +99,7 @@ class Optimiser:
 
 
 class Objective(Protocol):
-    def __call__(
-        self, projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int
-    ) -> Loss: ...
+    def __call__(self, projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> Loss: ...
 
 
 @dataclass(frozen=True)

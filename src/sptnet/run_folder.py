@@ -21,7 +21,7 @@ from sptnet.recipe_book import read_config, to_toml
 
 OWN = (
     *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*", "estimate.json*"),
-    *("features.safetensors*", "edits.jsonl*"),
+    "features.safetensors*",
     *("checkpoints", "categories", "model", "model.*", "model-*", "best-*", "tokens"),
 )
 

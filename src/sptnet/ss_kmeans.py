@@ -91,8 +91,8 @@ class SemiSupervisedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         self.inertia_ = self._inertia(data, self.labels_)
         if (found := len(np.unique(self.labels_))) < n_clusters:
             warnings.warn(
-                f"only {found} of {n_clusters} clusters have points: there are too few distinct unlabelled points "
-                "for the others. Lower n_clusters or give more unlabelled points.",
+                f"only {found} of {n_clusters} clusters have points. "
+                "Lower n_clusters, give more distinct unlabelled points, or raise max_iter.",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -1,0 +1,131 @@
+"""How many categories? This package's rule against the published one, on features whose truth is known.
+
+    python benchmarks/counting.py
+    python benchmarks/counting.py --features runs/real --seeds 5
+
+`--features` names .npz files, or folders that are searched for `features.npz`, with the arrays features, target,
+labelled and unlabelled (positions of the training images). The digits are always there; their features are computed.
+
+Both rules count with the seeds 0, 1, ... For its errors the published rule runs as `method="brent"` with ten starts of
+k-means a count. Its seconds are those of the plain form: scikit-learn's k-means with ten starts at every evaluation of
+the search up to 1000 categories, nothing kept; it runs once, right after this package's. Seconds are of the processor,
+so that whatever else the machine does counts for neither.
+"""
+
+import argparse
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+from sklearn.cluster import KMeans
+
+from sptnet.backbone import build_backbone
+from sptnet.data import load_data
+from sptnet.device import choose_compute
+from sptnet.estimate import estimate_n_categories, unit_features
+from sptnet.features import extract_features
+from sptnet.metrics import split_accuracy
+from sptnet.recipe_book import load_recipe
+
+COLUMNS = [
+    *("set", "true", "known", "balance, by seed", "brent, by seed", "error", "error of brent"),
+    *("seconds", "published, seconds", "ratio"),
+]
+
+
+@dataclass(frozen=True)
+class Problem:
+    name: str
+    points: npt.NDArray[np.float32]
+    y: npt.NDArray[np.int64]
+    truth: int
+
+    @property
+    def n_known(self) -> int:
+        return len(np.unique(self.y[self.y >= 0]))
+
+
+def problem(
+    name: str,
+    features: npt.NDArray[np.float32],
+    target: npt.NDArray[np.int64],
+    labelled: npt.NDArray[np.int64],
+    unlabelled: npt.NDArray[np.int64],
+) -> Problem:
+    chosen = np.concatenate([labelled, unlabelled])
+    y = np.concatenate([target[labelled], np.full(len(unlabelled), -1)])
+    return Problem(name, features[chosen], y, len(np.unique(target[chosen])))
+
+
+def read_problems(places: list[Path]) -> list[Problem]:
+    """Named after the folders between the place given and the file, or after the file."""
+    found = []
+    for place in places:
+        for file in sorted(place.rglob("features.npz")) if place.is_dir() else [place]:
+            inner = file.parent.relative_to(place).parts if place.is_dir() else ()
+            arrays = np.load(file)
+            columns = (arrays[key] for key in ("features", "target", "labelled", "unlabelled"))
+            found.append(problem(inner[0] if inner else file.stem, *columns))
+    return found
+
+
+def digits() -> Problem:
+    config = load_recipe("digits")
+    data = load_data(config.data)
+    backbone, compute = build_backbone(config.backbone.name), choose_compute("cpu", "float32")
+    features = extract_features(backbone, data.pile.sources, config.views.crop_ratio, compute)
+    return problem("digits", features.numpy(), data.split.target, data.split.labelled, data.split.unlabelled)
+
+
+def published_form(one: Problem, most: int) -> int:
+    """The search as published: every evaluation clusters anew, and its last count is the answer."""
+    points, known = unit_features(one.points), one.y >= 0
+
+    def loss(x: float) -> float:
+        clusters = KMeans(int(x), n_init=10, random_state=0).fit_predict(points)
+        return -split_accuracy(one.y[known], clusters[known], range(one.n_known)).all
+
+    return int(minimize_scalar(loss, bounds=(one.n_known, min(most, len(points))), method="bounded").x)
+
+
+def row(one: Problem, seeds: int, most: int, published: bool) -> list[str]:
+    start = time.process_time()
+    ours = [estimate_n_categories(one.points, one.y, random_state=seed).n_categories for seed in range(seeds)]
+    seconds = (time.process_time() - start) / seeds
+    slow = float("nan")
+    if published:
+        start = time.process_time()
+        published_form(one, most)
+        slow = time.process_time() - start
+    high = min(most, len(one.points))
+    theirs = [
+        estimate_n_categories(
+            one.points, one.y, max_categories=high, random_state=seed, method="brent", n_repeats=1
+        ).n_categories
+        for seed in range(seeds)
+    ]
+    errors = [float(np.mean([abs(count - one.truth) for count in counts])) for counts in (ours, theirs)]
+    return [
+        *(one.name, str(one.truth), str(one.n_known), " ".join(map(str, ours)), " ".join(map(str, theirs))),
+        *(f"{errors[0]:.1f}", f"{errors[1]:.1f}", f"{seconds:.1f}", f"{slow:.1f}", f"{slow / seconds:.0f}"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", type=Path, nargs="*", default=[], help=".npz files or folders that hold them")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--max", type=int, default=1000, help="most categories that the published rule tries")
+    parser.add_argument("--without-published-form", action="store_true", help="leave out the slow form and the ratio")
+    arguments = parser.parse_args()
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
+    for one in [digits(), *read_problems(arguments.features)]:
+        cells = row(one, arguments.seeds, arguments.max, not arguments.without_published_form)
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,460 @@
+"""Counting categories: both rules find a known truth, try no count twice, and refuse what cannot be counted."""
+
+import itertools
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from sklearn.metrics import silhouette_score
+
+from sptnet import count_curve, estimate
+from sptnet.backbone import build_backbone
+from sptnet.cli import main
+from sptnet.count_curve import (
+    GrowingClusters,
+    Pairs,
+    balance,
+    matched_share,
+    precision_and_recall,
+    silhouette,
+    stretched,
+)
+from sptnet.device import choose_compute
+from sptnet.errors import Misuse
+from sptnet.estimate import CountEstimate, CountTrial, estimate_n_categories
+from sptnet.features import extract_features
+from sptnet.pile import digits
+from sptnet.split import make_split
+from sptnet.ss_kmeans import SemiSupervisedKMeans
+
+METHODS = ("balance", "brent")
+Problem = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
+
+
+def blobs(n_classes: int = 8, n_known: int = 4, each: int = 24, seed: int = 0, dim: int = 16) -> Problem:
+    """Separate classes, two of them near each other; every second point of the known ones is labelled."""
+    random = np.random.RandomState(seed)
+    centres = random.standard_normal((n_classes, dim))
+    centres[1] = centres[0] + 0.3 * random.standard_normal(dim)  # neighbours, which few clusters do not part
+    truth = np.repeat(np.arange(n_classes), each)
+    points = centres[truth] + 0.05 * random.standard_normal((len(truth), dim))
+    return points.astype(np.float32), np.where((truth < n_known) & (np.arange(len(truth)) % 2 == 0), truth, -1)
+
+
+def counted(features: Any, y: Any, method: Any, seed: Any = 0) -> CountEstimate:
+    return estimate_n_categories(features, y, max_categories=16, random_state=seed, method=method)
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, CountEstimate]:
+    features, y = blobs()
+    return {method: counted(features, y, method) for method in METHODS}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_separate_blobs_are_counted(found: dict[str, CountEstimate], method: str) -> None:
+    assert found[method].method == method
+    assert found[method].n_categories == 8
+
+
+@pytest.mark.parametrize(("n_classes", "n_known", "off"), [(5, 3, 0), (12, 4, 0), (20, 15, 1)])
+def test_the_default_counts_other_blobs(n_classes: int, n_known: int, off: int) -> None:
+    """One in twenty may be missed: single k-means runs leave a pair of neighbours together."""
+    features, y = blobs(n_classes, n_known, seed=n_classes)
+    result = estimate_n_categories(features, y, random_state=1, n_repeats=3)
+    assert abs(result.n_categories - n_classes) <= off
+    assert result.interval[0] <= n_classes <= result.interval[1]
+
+
+def test_counts_between_those_of_the_walk_are_tried_round_the_best() -> None:
+    result = estimate_n_categories(*blobs(20, 15, seed=20), random_state=1, n_repeats=1)
+    counts = [trial.n_categories for trial in result.curve]
+    walked = [15, 17, 19, 21, 24, 27, 30]
+    assert set(walked) <= set(counts)
+    assert 20 in counts and 29 not in counts
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_curve_ascends_within_bounds_and_the_interval_holds_the_estimate(
+    found: dict[str, CountEstimate], method: str
+) -> None:
+    counts = [trial.n_categories for trial in found[method].curve]
+    assert counts == sorted(set(counts))
+    assert counts[0] >= 4 and counts[-1] <= 16
+    low, high = found[method].interval
+    assert low <= found[method].n_categories <= high
+    assert low in counts and high in counts
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_best_of_all_scores_is_kept(found: dict[str, CountEstimate], method: str) -> None:
+    scores = {trial.n_categories: trial.score for trial in found[method].curve}
+    assert found[method].n_categories == min(scores, key=lambda k: (-scores[k], k))
+
+
+def test_the_published_score_is_the_labelled_accuracy(found: dict[str, CountEstimate]) -> None:
+    assert [trial.score for trial in found["brent"].curve] == [t.labelled_accuracy for t in found["brent"].curve]
+
+
+def test_the_search_does_not_end_on_its_last_count_but_on_its_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wander(function: Callable[[float], float], bounds: tuple[int, int], method: str) -> None:
+        assert (bounds, method) == ((4, 48), "bounded")
+        for x in (20.9, 8.2, 40.0):
+            function(x)
+
+    monkeypatch.setattr(estimate, "minimize_scalar", wander)
+    result = estimate_n_categories(*blobs(), random_state=0, method="brent", n_repeats=1)
+    assert [trial.n_categories for trial in result.curve] == [8, 20, 40]
+    assert result.n_categories == 8
+
+
+def test_brents_curve_is_what_k_means_and_all_matchings_give() -> None:
+    """Accuracy, inertia and silhouette of every count, by plain k-means and by trying every one-to-one matching."""
+    features, y = blobs(4, 3, each=20)
+    result = estimate_n_categories(features, y, 3, 6, random_state=3, method="brent", n_repeats=1)
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+    seed = int(np.random.RandomState(3).randint(2**31 - 1, size=1)[0])
+    assert len(result.curve) >= 2
+    for trial in result.curve:
+        model = SemiSupervisedKMeans(trial.n_categories, n_init=10, random_state=seed).fit(unit)
+        clusters, classes = model.labels_[y >= 0], y[y >= 0]
+        matchings = itertools.permutations(range(trial.n_categories), 3)
+        hits = max(sum(int((clusters[classes == c] == m[c]).sum()) for c in range(3)) for m in matchings)
+        assert trial.labelled_accuracy == hits / len(classes)
+        assert trial.inertia == pytest.approx(model.inertia_ / len(features), rel=1e-5)
+        assert trial.silhouette == pytest.approx(silhouette_score(unit, model.labels_), abs=1e-5)
+
+
+def test_the_defaults_curve_is_what_its_clusters_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clusters are overheard; accuracy by all matchings and inertia from the means of the clusters."""
+    heard: dict[int, list[tuple[npt.NDArray[np.int64], torch.Tensor]]] = {}
+    cluster = GrowingClusters.cluster
+
+    def overhear(self: GrowingClusters, k: int) -> Any:
+        labels, inertia = cluster(self, k)
+        heard.setdefault(k, []).append((labels.numpy(), self.points))
+        return labels, inertia
+
+    monkeypatch.setattr(GrowingClusters, "cluster", overhear)
+    features, y = blobs(4, 3, each=20)
+    result = estimate_n_categories(features, y, max_categories=6, random_state=0, n_repeats=2)
+    for trial in result.curve:
+        shares, inertias = [], []
+        for labels, points in heard[trial.n_categories]:
+            clusters, classes = labels[y >= 0], y[y >= 0]
+            matchings = itertools.permutations(range(trial.n_categories), 3)
+            hits = max(sum(int((clusters[classes == c] == m[c]).sum()) for c in range(3)) for m in matchings)
+            shares.append(hits / len(classes))
+            means = np.stack([points.numpy()[labels == c].mean(0) for c in range(trial.n_categories)])
+            inertias.append(((points.numpy() - means[labels]) ** 2).sum() / len(features))
+        assert trial.labelled_accuracy == pytest.approx(np.mean(shares), abs=1e-12)
+        assert trial.inertia == pytest.approx(np.mean(inertias), rel=0.02)  # the last assignment follows the last means
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_count_is_clustered_twice(monkeypatch: pytest.MonkeyPatch, method: Any) -> None:
+    calls: Counter[tuple[int, int]] = Counter()
+    for repeat in (estimate.GrowingRepeat, estimate.PlainRepeat):
+        inner = repeat.__call__
+
+        def count_calls(self: Any, k: int, inner: Any = inner) -> Any:
+            calls[id(self), k] += 1
+            return inner(self, k)
+
+        monkeypatch.setattr(repeat, "__call__", count_calls)
+    told: list[tuple[int, int]] = []
+    result = estimate_n_categories(
+        *blobs(), random_state=0, method=method, n_repeats=2, on_trial=lambda k, n: told.append((k, n))
+    )
+    assert set(calls.values()) == {1}
+    assert len(calls) == 2 * len(result.curve)
+    assert sorted(k for k, _ in told) == [trial.n_categories for trial in result.curve]
+    assert [n for _, n in told] == list(range(1, len(told) + 1))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_seed_decides_everything(found: dict[str, CountEstimate], method: Any) -> None:
+    features, y = blobs()
+    assert counted(features, y, method) == found[method]
+    again = counted(features, y, method, np.random.RandomState(0))
+    assert again == found[method]
+    other = counted(features, y, method, 1)
+    assert [t.silhouette for t in other.curve] != [t.silhouette for t in found[method].curve]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_lengths_and_class_ids_do_not_matter(found: dict[str, CountEstimate], method: Any) -> None:
+    features, y = blobs()
+    longer = features * np.float32(4.0)
+    names = np.where(y >= 0, 10 * y + 7, -1)
+    assert counted(longer, names.tolist(), method) == found[method]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("low", "high"), [(4, 6), (10, 14), (9, 9), (None, 4)])
+def test_bounds_are_kept(method: Any, low: int | None, high: int) -> None:
+    result = estimate_n_categories(*blobs(), low, high, random_state=0, method=method, n_repeats=2)
+    counts = [trial.n_categories for trial in result.curve]
+    assert min(counts) >= (low or 4) and max(counts) <= high
+    assert result.n_categories in counts
+
+
+def test_the_default_bound_is_a_quarter_of_the_points_but_never_below_the_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[int, int]] = []
+    real = estimate.walk
+
+    def listening(curve: Any, low: int, high: int) -> None:
+        asked.append((low, high))
+        real(curve, low, high)
+
+    monkeypatch.setattr(estimate, "walk", listening)
+    features, y = blobs(4, 4, each=4)
+    estimate_n_categories(features, y, random_state=0, n_repeats=1)
+    estimate_n_categories(features, y, 6, random_state=0, n_repeats=1)
+    estimate_n_categories(features[:14], y[:14], random_state=0, n_repeats=1)
+    monkeypatch.setattr(estimate, "MOST_CATEGORIES", 9)
+    estimate_n_categories(*blobs(), random_state=0, n_repeats=1)
+    assert asked == [(4, 4), (6, 6), (4, 4), (4, 9)]
+
+
+def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimate, "MOST_POINTS", 150)
+    monkeypatch.setattr(estimate, "SILHOUETTE_POINTS", 60)
+    sizes: set[int] = set()
+    cluster = GrowingClusters.cluster
+
+    def overhear(self: GrowingClusters, k: int) -> Any:
+        sizes.add(len(self.points))
+        return cluster(self, k)
+
+    monkeypatch.setattr(GrowingClusters, "cluster", overhear)
+    result = estimate_n_categories(*blobs(each=60), random_state=0, n_repeats=2)
+    assert sizes == {150}
+    assert result.n_categories == 8
+
+
+def test_many_dimensions_are_reduced_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, y = blobs(dim=100)
+    assert estimate.principal(estimate.unit_features(features), 64).shape == (192, 64)
+    assert estimate_n_categories(features, y, random_state=0, n_repeats=2).n_categories == 8
+    random = np.random.RandomState(0)
+    flat = (random.standard_normal((30, 3)) @ random.standard_normal((3, 12))).astype(np.float32)
+    kept = estimate.principal(flat, 3)
+    assert np.allclose(kept @ kept.T, (flat - flat.mean(0)) @ (flat - flat.mean(0)).T, atol=1e-3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_duplicates_and_zeros_are_points_like_others(method: Any) -> None:
+    features, y = blobs(6, 3, each=4)
+    features, y = np.repeat(features, 5, axis=0), np.repeat(y, 5)
+    features[-1] = 0.0
+    result = estimate_n_categories(features, y, max_categories=40, random_state=0, method=method, n_repeats=2)
+    assert result.interval[0] <= result.n_categories <= result.interval[1]
+    assert all(np.isfinite([t.labelled_accuracy, t.silhouette, t.inertia, t.score]).all() for t in result.curve)
+
+
+def test_all_points_alike_give_the_smallest_count() -> None:
+    y = np.array([0, 0, 1, 1] + [-1] * 20)
+    result = estimate_n_categories(np.ones((24, 3)), y, random_state=0, n_repeats=2)
+    assert (result.n_categories, result.interval[0]) == (2, 2)
+
+
+X0, Y0 = blobs(4, 2, each=6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": np.zeros(24, int)}, "at least two known ones .* 1 known and 24 labelled points. Label more points"),
+        ({"y": np.full(24, -1)}, "at least two known ones .* 0 known and 0 labelled points. Label more points"),
+        ({"y": np.r_[0, 1, 1, [-1] * 21]}, "at least two labelled points each, but y has 2 known and 3 labelled"),
+        ({"y": np.arange(24) % 3}, "every point is labelled, so the categories are the 3 known ones. Give -1"),
+        ({"y": Y0[:5]}, "y has the shape .5,. but X has 24 points"),
+        ({"min_categories": 1}, "min_categories is 1, but y names 2 known classes. Give at least 2"),
+        ({"max_categories": 1}, "max_categories is 1, less than the smallest count 2. Give at least 2"),
+        ({"min_categories": 9, "max_categories": 5}, "max_categories is 5, less than the smallest count 9"),
+        ({"max_categories": 25}, "max_categories is 25, but there are 24 points. Give at most 24"),
+        ({"X": np.where(np.arange(24)[:, None] == 3, np.nan, X0)}, "not finite. Leave out the points"),
+        ({"X": np.full((24, 2), np.inf)}, "not finite"),
+        ({"X": X0[:, 0]}, r"X has the shape \(24,\). Give one row of features for each point"),
+        ({"X": X0[:, :0]}, r"X has the shape \(24, 0\)"),
+        ({"method": "guess"}, "unknown method 'guess'. Use one of: balance, brent"),
+        ({"n_repeats": 0}, "n_repeats is 0. Give a whole number of at least 1"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(Misuse, match=message):
+        estimate_n_categories(**({"X": X0, "y": Y0} | change))
+
+
+def test_pairs_precision_and_recall_by_hand() -> None:
+    table = np.array([[3, 1, 0], [1, 2, 0]])
+    pairs = Pairs.of(table)
+    assert pairs == Pairs(of_class=6 + 3, in_cluster=6 + 3, both=3 + 1)
+    assert Pairs.pooled([pairs, Pairs(1, 2, 1)]) == Pairs(10, 11, 5)
+    assert precision_and_recall(pairs, 2, 2) == (4 / 9, 4 / 9)
+    assert precision_and_recall(pairs, 2, 5) == (4 / (4 + 5 * 2.0), 4 / 9)  # four times as many classes to mix with
+    assert precision_and_recall(Pairs(3, 0, 0), 2, 5) == (0.0, 0.0)
+    assert matched_share(table) == 5 / 7
+    assert balance(0.4, 0.8) == balance(0.8, 0.4) == 0.5
+    assert balance(0.3, 0.3) == 1.0
+    assert balance(0.0, 0.0) == 0.0
+    assert stretched(np.array([2.0, 6.0, 3.0])).tolist() == [0.0, 1.0, 0.25]
+    assert stretched(np.array([2.0, 2.0])).tolist() == [0.0, 0.0]
+
+
+def test_the_silhouette_is_that_of_scikit_learn() -> None:
+    random = np.random.RandomState(0)
+    points, labels = random.standard_normal((40, 3)), random.randint(7, size=40)
+    labels[labels == 4] = 3
+    labels[0] = 4  # a point alone
+    distances = torch.from_numpy(np.linalg.norm(points[:, None] - points, axis=2))
+    found = silhouette(distances, torch.from_numpy(labels), 9)  # two clusters have no point
+    assert found == pytest.approx(silhouette_score(points, labels), abs=1e-12)
+    assert silhouette(distances, torch.zeros(40, dtype=torch.int64), 1) == 0.0
+
+
+def test_clusters_grow_from_smaller_solutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = torch.from_numpy(estimate.principal(blobs()[0], 64))
+    added: list[tuple[int, int]] = []
+    draw = count_curve.seed_by_distance
+
+    def overhear(x: Any, norms: Any, known: Any, uniforms: Any) -> Any:
+        added.append((len(known), uniforms.shape[1]))
+        return draw(x, norms, known, uniforms)
+
+    monkeypatch.setattr(count_curve, "seed_by_distance", overhear)
+    clusters = GrowingClusters(points, 0)
+    inertias = [clusters.cluster(k)[1] for k in (4, 8, 6)]
+    assert added == [(0, 4), (4, 4), (4, 2)]
+    assert inertias[0] > inertias[2] > inertias[1]
+
+
+@pytest.fixture(scope="module")
+def digit_features() -> Problem:
+    pile = digits()
+    split = make_split(pile, 5)
+    features = extract_features(build_backbone("sptnet_digits_vit"), pile.sources, 0.875, choose_compute("cpu"))
+    return features.numpy(), split.labels
+
+
+def test_the_digits_are_about_ten(digit_features: Problem) -> None:
+    result = estimate_n_categories(*digit_features, random_state=0)
+    assert 7 <= result.n_categories <= 13
+    assert result.interval[0] >= 5
+
+
+def test_features_come_in_order_and_say_how_far_they_are(
+    few_digits: Any, make_model: Callable[..., Any], cpu: Any
+) -> None:
+    backbone = make_model().backbone.train()
+    heard: list[int] = []
+    sources = few_digits.pile.sources
+    two_times = [*sources, *sources]
+    features = extract_features(backbone, two_times, 0.875, cpu, on_progress=heard.append)
+    assert features.shape == (120, 96) and features.dtype == torch.float32
+    assert heard == [64, 120]
+    assert torch.allclose(features[:60], features[60:], atol=1e-5)
+    assert not torch.allclose(features[0], features[1], atol=1e-3)
+    assert backbone.training
+    assert extract_features(backbone, [], 0.875, cpu).shape == (0, 96)
+
+
+Answer = tuple[Any, str, str]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
+    def run(*words: object) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["sptnet", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def words(digit_folder: Path, tiny_settings: list[str]) -> list[object]:
+    settings = [w for setting in [*tiny_settings, "data.known_classes=5"] for w in ("--set", setting)]
+    return ["estimate", "digits", "--data", digit_folder, *settings]
+
+
+def test_the_verb_prints_a_number_a_table_and_a_plot(
+    call: Callable[..., Answer], words: list[object], tmp_path: Path
+) -> None:
+    plot = tmp_path / "plots" / "curve.png"
+    code, out, _ = call(*words, "--plot", plot)
+    assert code == 0
+    assert "counts tried" in out and "labelled accuracy" in out
+    last = out.splitlines()[-3:]
+    assert last[0].startswith("about ") and last[0].endswith("; 5 known, 10 in truth")
+    number = last[0].split()[1]
+    assert last[1] == f"train with: --set n_categories={number}"
+    assert last[2] == f"plot: {plot}"
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    again = call(*words, "--plot", plot)
+    assert again[0] == 2 and f"{plot} exists already. Give another file with --plot." in again[2]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_verb_gives_json(call: Callable[..., Answer], words: list[object], method: str) -> None:
+    code, out, _ = call(*words, "--json", "--seed", 3, "--method", method, "--min", 6, "--max", 12)
+    assert code == 0
+    answer = json.loads(out)
+    assert (answer["method"], answer["n_known"], answer["truth"]) == (method, 5, 10)
+    assert set(answer) == {"n_categories", "interval", "curve", "method", "n_known", "truth"}
+    counts = [trial["n_categories"] for trial in answer["curve"]]
+    assert min(counts) >= 6 and max(counts) <= 12
+    assert set(answer["curve"][0]) == set(CountTrial.__dataclass_fields__)
+
+
+def test_the_verb_does_not_know_the_truth_of_unsorted_images(
+    call: Callable[..., Answer], words: list[object], digit_folder: Path, tmp_path: Path
+) -> None:
+    for i, image in enumerate(sorted(digit_folder.glob("*/*.png"))):
+        known = int(image.parent.name) < 3 and i % 2 == 0
+        target = tmp_path / (image.parent.name if known else "unlabelled") / image.name
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(image.read_bytes())
+    code, out, _ = call("estimate", "--data", tmp_path, "--set", "backbone.name=sptnet_digits_vit", *words[4:-2])
+    assert code == 0
+    assert out.splitlines()[-2].endswith("; 3 known")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            ["--plot", "curve.txt"],
+            "curve.txt is not the name of a picture. Give a file that ends in .png, .pdf or .svg.",
+        ),
+        (["--set", "data.known_classes=1"], "only one category has labels. Label images of at least two known categ"),
+        (["--max", "3"], "max_categories is 3, less than the smallest count 5"),
+        (["--method", "guess"], "unknown method 'guess'"),
+        (["--source", "nowhere"], "data.source"),
+    ],
+)
+def test_the_verb_refuses(call: Callable[..., Answer], words: list[object], more: list[str], message: str) -> None:
+    code, _, err = call(*words, *more)
+    assert code == 2
+    assert message in err
+
+
+def test_images_without_any_label_are_refused(call: Callable[..., Answer], words: list[object], tmp_path: Path) -> None:
+    (tmp_path / "unlabelled").mkdir()
+    first = next(iter(sorted(Path(str(words[3])).glob("*/*.png"))))
+    (tmp_path / "unlabelled" / "a.png").write_bytes(first.read_bytes())
+    code, _, err = call(*["estimate", "digits", "--data", tmp_path, *words[4:-2]])
+    assert code == 2
+    assert "no training image has a label" in err
