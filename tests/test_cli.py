@@ -196,6 +196,7 @@ def test_a_run_has_these_files(cli_run: RunFolder) -> None:
         "categories",
         "checkpoints",
         "config.toml",
+        "features.safetensors",
         "metrics.jsonl",
         "model",
         "model-simgcd",

@@ -98,7 +98,7 @@ def test_the_package_has_these_recipes() -> None:
 def test_every_recipe_of_the_package_loads_and_comes_back_from_its_file(name: str, config_file: Path) -> None:
     assert recipe_text(name).startswith("# ")  # the first line says what it does
     config = load_recipe(name)
-    assert stages_of(config)
+    assert bool(stages_of(config)) == (config.method != "kmeans")
     config_file.write_text(to_toml(config), encoding="utf-8")
     assert read_config(config_file) == config
 

@@ -451,12 +451,14 @@ def test_a_run_killed_in_its_first_moment_still_gets_its_split(command, train_wo
 
 
 SLOWLY = """
+import signal
 import time
 from sptnet.cli import main
 from sptnet.training import StageTrainer
 
 step = StageTrainer.train_step
 StageTrainer.train_step = lambda self, *words: (time.sleep(0.5 * (self.epoch > 0)), step(self, *words))[1]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests run in the background may have it ignored
 main()
 """
 

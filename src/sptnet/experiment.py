@@ -98,7 +98,7 @@ class Experiment:
         seed = seed_of(config.seed, "count") % 2**32
         self.estimate = estimate_n_categories(features.numpy(), labels, random_state=seed)
         low, high = self.estimate.interval
-        self.tell(f"there seem to be {self.estimate.n_categories} categories ({low} to {high} are plausible)")
+        self.tell(f"there seem to be {self.estimate.n_categories} categories ({low} to {high} in repeats)")
         return self.estimate.n_categories
 
     def _build_model(self) -> GcdModel:
