@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sptnet.head import PrototypeHead
+from sptnet.head import PrototypeHead, projection_mlp
 
 
 class CentroidHead(nn.Module):
@@ -35,17 +35,7 @@ class ContrastiveHead(nn.Module):
 
     def __init__(self, dim: int, n_categories: int, hidden: int = 2048, bottleneck: int = 256, output: int = 65536):
         super().__init__()
-        self.mlp = nn.Sequential(
-            nn.Linear(dim, hidden),
-            nn.GELU(),
-            nn.Linear(hidden, hidden),
-            nn.GELU(),
-            nn.Linear(hidden, bottleneck),
-        )
-        for layer in self.mlp:
-            if isinstance(layer, nn.Linear):
-                nn.init.trunc_normal_(layer.weight, std=0.02)
-                nn.init.zeros_(layer.bias)
+        self.mlp = projection_mlp(dim, hidden, bottleneck)
         # Only the rows' directions count, so they need no scale to freeze.
         self.directions = nn.Parameter(nn.Linear(bottleneck, output, bias=False).weight.detach().clone())
         self.classifier = CentroidHead(dim, n_categories)

@@ -6,6 +6,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 
+def projection_mlp(dim: int, hidden: int, bottleneck: int) -> nn.Sequential:
+    """Three layers with GELU between them, small normal weights and no bias at the start."""
+    mlp = nn.Sequential(
+        nn.Linear(dim, hidden),
+        nn.GELU(),
+        nn.Linear(hidden, hidden),
+        nn.GELU(),
+        nn.Linear(hidden, bottleneck),
+    )
+    for layer in mlp:
+        if isinstance(layer, nn.Linear):
+            nn.init.trunc_normal_(layer.weight, std=0.02)
+            nn.init.zeros_(layer.bias)
+    return mlp
+
+
 class PrototypeHead(nn.Module):
     """Features to (projections, logits). Both read the class token; the classifier does not see the MLP."""
 
@@ -17,17 +33,7 @@ class PrototypeHead(nn.Module):
     ):
         super().__init__()
         self.hidden, self.bottleneck = hidden, bottleneck
-        self.mlp = nn.Sequential(
-            nn.Linear(dim, hidden),
-            nn.GELU(),
-            nn.Linear(hidden, hidden),
-            nn.GELU(),
-            nn.Linear(hidden, bottleneck),
-        )
-        for layer in self.mlp:
-            if isinstance(layer, nn.Linear):
-                nn.init.trunc_normal_(layer.weight, std=0.02)
-                nn.init.zeros_(layer.bias)
+        self.mlp = projection_mlp(dim, hidden, bottleneck)
         # The rows' directions are the prototypes; their lengths cancel in `forward`. They start random uniform,
         # as a linear layer's weights do.
         self.prototypes = nn.Parameter(nn.Linear(dim, n_categories, bias=False).weight.detach().clone())
