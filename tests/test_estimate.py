@@ -14,7 +14,7 @@ import pytest
 import torch
 from sklearn.metrics import silhouette_score
 
-from sptnet import count_curve, estimate
+from sptnet import count_curve, count_search, estimate
 from sptnet.backbone import build_backbone
 from sptnet.cli import main
 from sptnet.count_curve import (
@@ -26,6 +26,7 @@ from sptnet.count_curve import (
     silhouette,
     stretched,
 )
+from sptnet.count_search import Verdict, at_the_peak, by_trust, plausible
 from sptnet.device import choose_compute
 from sptnet.errors import Misuse
 from sptnet.estimate import CountEstimate, CountTrial, estimate_n_categories
@@ -90,13 +91,50 @@ def test_the_curve_ascends_within_bounds_and_the_interval_holds_the_estimate(
     assert counts[0] >= 4 and counts[-1] <= 16
     low, high = found[method].interval
     assert low <= found[method].n_categories <= high
-    assert low in counts and high in counts
+    assert found[method].n_categories in counts
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_best_of_all_scores_is_kept(found: dict[str, CountEstimate], method: str) -> None:
-    scores = {trial.n_categories: trial.score for trial in found[method].curve}
-    assert found[method].n_categories == min(scores, key=lambda k: (-scores[k], k))
+def test_the_published_rule_keeps_the_best_of_all_scores(found: dict[str, CountEstimate]) -> None:
+    scores = {trial.n_categories: trial.score for trial in found["brent"].curve}
+    assert found["brent"].n_categories == min(scores, key=lambda k: (-scores[k], k))
+
+
+SCORE = np.array([0.5, 0.8, 1.0, 0.9, 0.81, 0.7])
+COUNTS = [4, 5, 6, 8, 16, 32]
+
+
+@pytest.mark.parametrize(
+    ("trust", "answer"),
+    [(1.0, Verdict(6, 6, 6)), (0.0, Verdict(5, 9, 16)), (0.5, Verdict(5, 7, 10))],
+)
+def test_trust_lies_between_the_best_count_and_the_middle_of_the_plausible(trust: float, answer: Verdict) -> None:
+    """Plausible are 5 to 16, whose geometric middle is 8.94; halfway to 6 lie 5.48, 7.33 and 9.80."""
+    assert by_trust(COUNTS, SCORE, trust) == answer
+    assert at_the_peak(COUNTS, SCORE, trust) == Verdict(5, 6, 16)
+
+
+def test_plausible_counts_of_negative_scores_hold_the_best() -> None:
+    assert plausible([2, 3, 4], np.array([-0.3, -0.1, -0.115])) == (3, 4)
+    assert plausible([2, 3, 4], np.zeros(3)) == (2, 4)
+
+
+def test_without_labels_the_silhouette_counts() -> None:
+    features, y = blobs(10, 5, seed=10)
+    result = estimate_n_categories(features, np.full(len(y), -1), random_state=1, n_repeats=3)
+    assert (result.method, result.n_categories) == ("silhouette", 10)
+    assert result.curve[0].n_categories == 2
+    assert all(trial.labelled_accuracy is None and trial.score == trial.silhouette for trial in result.curve)
+    assert max(trial.score for trial in result.curve) == next(t.score for t in result.curve if t.n_categories == 10)
+    one_class = estimate_n_categories(features, np.where(y == 0, 0, -1), random_state=1, n_repeats=3)
+    assert one_class.method == "silhouette" and one_class.n_categories == 10
+
+
+def test_a_walk_without_labels_ends_where_clusters_are_no_longer_apart() -> None:
+    features, y = blobs(5, 3, seed=10)
+    result = estimate_n_categories(features, np.full(len(y), -1), random_state=1, n_repeats=1)
+    scores = [trial.score for trial in result.curve]
+    assert result.curve[-1].n_categories < len(y) // 4
+    assert scores[-1] < 0.5 * max(scores) <= min(scores[:-1])
 
 
 def test_the_published_score_is_the_labelled_accuracy(found: dict[str, CountEstimate]) -> None:
@@ -109,7 +147,7 @@ def test_the_search_does_not_end_on_its_last_count_but_on_its_best(monkeypatch: 
         for x in (20.9, 8.2, 40.0):
             function(x)
 
-    monkeypatch.setattr(estimate, "minimize_scalar", wander)
+    monkeypatch.setattr(count_search, "minimize_scalar", wander)
     result = estimate_n_categories(*blobs(), random_state=0, method="brent", n_repeats=1)
     assert [trial.n_categories for trial in result.curve] == [8, 20, 40]
     assert result.n_categories == 8
@@ -227,8 +265,8 @@ def test_the_default_bound_is_a_quarter_of_the_points_but_never_below_the_known(
 
 
 def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "MOST_POINTS", 150)
-    monkeypatch.setattr(estimate, "SILHOUETTE_POINTS", 60)
+    monkeypatch.setattr(count_search, "MOST_POINTS", 150)
+    monkeypatch.setattr(count_search, "SILHOUETTE_POINTS", 60)
     sizes: set[int] = set()
     cluster = GrowingClusters.cluster
 
@@ -274,9 +312,15 @@ X0, Y0 = blobs(4, 2, each=6)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y": np.zeros(24, int)}, "at least two known ones .* 1 known and 24 labelled points. Label more points"),
-        ({"y": np.full(24, -1)}, "at least two known ones .* 0 known and 0 labelled points. Label more points"),
-        ({"y": np.r_[0, 1, 1, [-1] * 21]}, "at least two labelled points each, but y has 2 known and 3 labelled"),
+        ({"y": np.zeros(24, int)}, "every point is labelled, so the categories are the 1 known ones. Give -1"),
+        (
+            {"y": np.full(24, -1), "method": "balance"},
+            "at least two known ones .* 0 known and 0 labelled points. Label more points, or use the method silhouette",
+        ),
+        (
+            {"y": np.r_[0, 1, 1, [-1] * 21], "method": "brent"},
+            "at least two labelled points each, but y has 2 known and 3 labelled",
+        ),
         ({"y": np.arange(24) % 3}, "every point is labelled, so the categories are the 3 known ones. Give -1"),
         ({"y": Y0[:5]}, "y has the shape .5,. but X has 24 points"),
         ({"min_categories": 1}, "min_categories is 1, but y names 2 known classes. Give at least 2"),
@@ -287,7 +331,7 @@ X0, Y0 = blobs(4, 2, each=6)
         ({"X": np.full((24, 2), np.inf)}, "not finite"),
         ({"X": X0[:, 0]}, r"X has the shape \(24,\). Give one row of features for each point"),
         ({"X": X0[:, :0]}, r"X has the shape \(24, 0\)"),
-        ({"method": "guess"}, "unknown method 'guess'. Use one of: balance, brent"),
+        ({"method": "guess"}, "unknown method 'guess'. Use one of: auto, balance, silhouette, brent"),
         ({"n_repeats": 0}, "n_repeats is 0. Give a whole number of at least 1"),
     ],
 )
@@ -439,7 +483,10 @@ def test_the_verb_does_not_know_the_truth_of_unsorted_images(
             ["--plot", "curve.txt"],
             "curve.txt is not the name of a picture. Give a file that ends in .png, .pdf or .svg.",
         ),
-        (["--set", "data.known_classes=1"], "only one category has labels. Label images of at least two known categ"),
+        (
+            ["--set", "data.known_classes=1", "--method", "balance"],
+            "at least two known ones with at least two labelled",
+        ),
         (["--max", "3"], "max_categories is 3, less than the smallest count 5"),
         (["--method", "guess"], "unknown method 'guess'"),
         (["--source", "nowhere"], "data.source"),

@@ -21,14 +21,17 @@ def plot_count(estimate: CountEstimate, path: Path, n_known: int, truth: int | N
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = figure.add_subplot()
     counts = [trial.n_categories for trial in estimate.curve]
-    for name, values in {
+    lines = {
         "score": [trial.score for trial in estimate.curve],
-        "accuracy of labelled images": [trial.labelled_accuracy for trial in estimate.curve],
+        "accuracy of labelled images": [t.labelled_accuracy for t in estimate.curve if t.labelled_accuracy is not None],
         "silhouette": [trial.silhouette for trial in estimate.curve],
-    }.items():
+    }
+    for name, values in lines.items():
+        if not values:
+            continue
         axes.plot(counts, values, marker="o", markersize=3, label=name)
     low, high = estimate.interval
-    axes.axvspan(low, high, color="0.5", alpha=0.2, linewidth=0, label=f"interval: {low} to {high}")
+    axes.axvspan(low, high, color="0.5", alpha=0.2, linewidth=0, label=f"plausible: {low} to {high}")
     axes.axvline(estimate.n_categories, color="black", label=f"estimate: {estimate.n_categories}")
     axes.axvline(n_known, color="black", linestyle=":", label=f"known: {n_known}")
     if truth is not None:

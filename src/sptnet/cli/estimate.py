@@ -23,7 +23,9 @@ def estimate(
     least: Annotated[int | None, typer.Option("--min", help="Smallest count to try; the known ones.")] = None,
     most: Annotated[int | None, typer.Option("--max", help="Largest count to try; 1000 or images / 4.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything random.")] = 0,
-    method: Annotated[str, typer.Option(help="balance, or brent: the published rule.")] = "balance",
+    method: Annotated[
+        str, typer.Option(help="balance, silhouette (needs no labels), brent (the published rule), or auto.")
+    ] = "auto",
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the curve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
@@ -33,7 +35,6 @@ def estimate(
     from sptnet.count_plot import check_picture_name, plot_count
     from sptnet.data import load_data
     from sptnet.device import choose_compute
-    from sptnet.errors import Misuse
     from sptnet.estimate import estimate_n_categories
     from sptnet.features import extract_features
     from sptnet.loader import n_workers
@@ -53,8 +54,6 @@ def estimate(
     config = load_recipe(recipe, [*["data.source=folder"] * own_images, *(settings or []), *changes])
     loaded = load_data(config.data)
     split = loaded.split
-    if split.n_known < 2:
-        raise Misuse("only one category has labels. Label images of at least two known categories.")
     images = [*split.labelled.tolist(), *split.unlabelled.tolist()]
     known = split.target[split.labelled].tolist() + [-1] * len(split.unlabelled)
     backbone = build_backbone(config.backbone.name, config.backbone.weights, config.backbone.image_size)
@@ -89,7 +88,7 @@ def show(found: Any, n_known: int, truth: int | None, plot: Path | None) -> None
     rows = [
         [
             f"{trial.n_categories}" + (" <" if trial.n_categories == found.n_categories else ""),
-            percent(trial.labelled_accuracy),
+            "-" if trial.labelled_accuracy is None else percent(trial.labelled_accuracy),
             f"{trial.silhouette:.3f}",
             f"{trial.inertia:.4f}",
             f"{trial.score:.3f}",
@@ -99,7 +98,7 @@ def show(found: Any, n_known: int, truth: int | None, plot: Path | None) -> None
     print_table("counts tried", ["categories", "labelled accuracy", "silhouette", "inertia", "score"], rows)
     low, high = found.interval
     known = f"{n_known} known" + ("" if truth is None else f", {truth} in truth")
-    print(f"about {found.n_categories} categories ({low} to {high}); {known}")
+    print(f"about {found.n_categories} categories ({low} to {high} are plausible); {known}")
     print(f"train with: --set n_categories={found.n_categories}")
     if plot is not None:
         print(f"plot: {plot}")
