@@ -151,55 +151,70 @@ def test_too_many_trainable_blocks_are_refused():
 
 
 @pytest.fixture
-def seen_by_backbone():
-    """Images and tokens of every call, in order."""
+def seen_by_backbone(monkeypatch):
+    """Images that were embedded, and patches and tokens that went through the blocks, in order."""
 
     def watch(model):
-        calls = []
-        model.backbone.register_forward_pre_hook(lambda module, args: calls.append(args))
-        return calls
+        embedded, run = [], []
+        embed, blocks = model.backbone.embed, model.backbone.run_to_last_block
+        monkeypatch.setattr(model.backbone, "embed", lambda images: embedded.append(images) or embed(images))
+        monkeypatch.setattr(
+            model.backbone,
+            "run_to_last_block",
+            lambda patches, tokens=None: run.append((patches, tokens)) or blocks(patches, tokens),
+        )
+        return embedded, run
 
     return watch
+
+
+def patches_of(trainer, images):
+    return trainer.model.backbone.vit.patch_embed(images).detach()
 
 
 def test_stage_two_pairs_view_one_raw_with_view_one_prompted(seen_by_backbone):
     trainer = make_trainer()
     delta = trainer.model.prompt.delta().detach().clone()
     assert delta.abs().max() > 1
-    calls = seen_by_backbone(trainer.model)
+    embedded, run = seen_by_backbone(trainer.model)
     batch, _ = one_step(trainer, MODEL)
     assert len(batch.draws) == 1
-    raw, prompted = (call[0] for call in calls)
-    assert torch.equal(raw, batch.draws[0])
-    assert torch.equal(prompted, batch.draws[0] + delta)
-    assert not prompted.requires_grad
+    assert len(embedded) == 1 and torch.equal(embedded[0], batch.draws[0]), "both views share the patch embedding"
+    ((patches, tokens),) = run
+    assert tokens is None and not patches.requires_grad
+    raw, prompted = patches.chunk(2)
+    assert torch.equal(raw, patches_of(trainer, batch.draws[0]))
+    assert torch.allclose(prompted, patches_of(trainer, batch.draws[0] + delta), atol=1e-5)
 
 
 def test_stage_one_prompts_both_draws(seen_by_backbone):
     trainer = make_trainer()
     delta = trainer.model.prompt.delta().detach().clone()
-    calls = seen_by_backbone(trainer.model)
+    _, run = seen_by_backbone(trainer.model)
     batch, _ = one_step(trainer, PROMPT)
-    images = torch.cat([call[0] for call in calls])
-    assert torch.equal(images, torch.cat(batch.draws) + delta)
-    assert images.requires_grad
+    ((patches, _),) = run
+    assert torch.allclose(patches, patches_of(trainer, torch.cat(batch.draws) + delta), atol=1e-5)
+    assert patches.requires_grad
     assert not torch.equal(batch.draws[0], batch.draws[1])
 
 
 def test_simgcd_sees_both_draws_as_they_are(seen_by_backbone):
     trainer = make_trainer(make_config("simgcd"))
-    calls = seen_by_backbone(trainer.model)
+    _, run = seen_by_backbone(trainer.model)
     batch, _ = one_step(trainer, RAW)
-    assert torch.equal(torch.cat([call[0] for call in calls]), torch.cat(batch.draws))
+    ((patches, _),) = run
+    assert torch.equal(patches, patches_of(trainer, torch.cat(batch.draws)))
+    assert not patches.requires_grad
 
 
 def test_deep_tokens_go_only_with_prompted_views(seen_by_backbone):
     trainer = make_trainer(make_config(kind="vpt"))
-    calls = seen_by_backbone(trainer.model)
+    _, run = seen_by_backbone(trainer.model)
     batch, _ = one_step(trainer, MODEL)
-    (raw,), (prompted, tokens) = calls
-    assert torch.equal(raw, prompted)
-    assert torch.equal(raw, batch.draws[0]), "tokens leave the pixels alone"
+    (raw, nothing), (prompted, tokens) = run
+    assert nothing is None
+    assert torch.equal(raw, prompted), "tokens leave the pixels alone"
+    assert torch.equal(raw, patches_of(trainer, batch.draws[0]))
     assert tokens.shape == (4, 2, 96)
 
 

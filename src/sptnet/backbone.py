@@ -14,7 +14,16 @@ from sptnet.class_token import class_token_of_block, run_block
 from sptnet.errors import Misuse
 from sptnet.pixels import PixelFormat
 from sptnet.timm_vits import check_name, create_vit, pixel_format
-from sptnet.vit_parts import Vit, enter_first_block, rotary_positions, with_tokens, without_tokens
+from sptnet.vit_parts import (
+    Vit,
+    embed_patches,
+    embed_shift,
+    embeds_linearly,
+    enter_first_block,
+    rotary_positions,
+    with_tokens,
+    without_tokens,
+)
 from sptnet.vit_weights import load_weights
 from sptnet.weights_file import read_weights
 
@@ -78,8 +87,27 @@ class Backbone(nn.Module):
         tokens: Float[Tensor, "depth n dim"] | None = None,
     ) -> Float[Tensor, "batch length dim"]:
         """All tokens as they enter the last block: whatever fine-tuning of that block leaves unchanged."""
+        return self.run_to_last_block(self.embed(images), tokens)
+
+    def embed(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch *patches dim"]:
+        return embed_patches(self.vit, images)
+
+    def with_picture(
+        self,
+        patches: Float[Tensor, "batch *patches dim"],
+        images: Float[Tensor, "batch 3 height width"],
+        picture: Float[Tensor, "1 3 height width"],
+    ) -> Float[Tensor, "batch *patches dim"]:
+        """From the patches of images to those of the images with a picture added to each of them."""
+        linear = embeds_linearly(self.vit)
+        return patches + embed_shift(self.vit, picture) if linear else embed_patches(self.vit, images + picture)
+
+    def run_to_last_block(
+        self, patches: Float[Tensor, "batch *patches dim"], tokens: Float[Tensor, "depth n dim"] | None = None
+    ) -> Float[Tensor, "batch length dim"]:
+        """All blocks but the last."""
         vit = self.vit
-        x = enter_first_block(vit, images)
+        x = enter_first_block(vit, patches)
         if tokens is None:
             for block, rope in zip(vit.blocks[:-1], rotary_positions(vit), strict=False):
                 x = run_block(block, x, rope)
@@ -116,10 +144,12 @@ def build_backbone(
     image_size: int | None = None,
     pretrained: bool = True,
     architecture: Mapping[str, Any] | None = None,
+    ways_out: str = WAYS_OUT,
 ) -> Backbone:
     """A backbone by timm name or the embedded one, with its pre-trained weights, those of a file, or none.
 
     `architecture` overrules sizes that timm has for the name; there are no pre-trained weights for such a one.
+    `ways_out` is what to tell a user whose weights cannot be fetched.
     """
     if name == EMBEDDED:
         pixels = PixelFormat(image_size or EMBEDDED_ARCHITECTURE["img_size"])
@@ -130,7 +160,7 @@ def build_backbone(
         check_name(name)
         pixels = pixel_format(name, image_size)
         download = pretrained and weights is None
-        vit = create_vit(name, pixels.image_size, download, architecture or {}, WAYS_OUT)
+        vit = create_vit(name, pixels.image_size, download, architecture or {}, ways_out)
         _check_size(pixels.image_size, int(vit.patch_embed.patch_size[0]))
     if weights is not None:
         load_weights(vit, read_weights(weights), str(weights))

@@ -28,10 +28,10 @@ from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 MOST_POINTS, SILHOUETTE_POINTS = 20_000, 1000
 GROWTH = 1.12  # from one count of a walk to the next
-FALLEN = 0.5  # share of the best at which a walk over counts ends
-SILHOUETTE_WEIGHT = 0.5
+FALLEN = 0.6  # share of the best at which a walk over counts ends
+SILHOUETTE_WEIGHT, ACCURACY_WEIGHT = 0.5, 0.25
 PLAUSIBLE = 0.8  # share of the best score that a plausible count reaches
-TRUST_POWER = 4  # of the accuracy of labelled points: how far the best count is to be trusted
+TRUST_POWER = 2  # of the accuracy of labelled points: how far the best count is to be trusted
 
 Floats = npt.NDArray[np.float32]
 Scores = Callable[[Sequence[int], Counts], Values]
@@ -88,8 +88,8 @@ class Measure:
         self.labelled, self.n_known = np.flatnonzero(ranks >= 0), int(ranks.max()) + 1
         self.classes = ranks[self.labelled]
         self.sample = random.permutation(len(points))[:SILHOUETTE_POINTS]
-        sampled = torch.from_numpy(points[self.sample])
-        self.distances = torch.cdist(sampled, sampled, compute_mode="donot_use_mm_for_euclid_dist")
+        sampled = torch.from_numpy(points[self.sample]).double()  # so that a product of matrices is exact enough
+        self.distances = torch.cdist(sampled, sampled, compute_mode="use_mm_for_euclid_dist").float()
 
     def __call__(self, labels: Counts, n_clusters: int, inertia: float) -> Clustering:
         table = contingency_table(self.classes, labels[self.labelled], self.n_known, n_clusters)
@@ -124,10 +124,11 @@ class Curve:
         return np.array([self.accuracy_at(k, of, counted) for k in self.counts])
 
     def balance_scores(self, of: Sequence[int], counted: Counts) -> Values:
-        """Balance and silhouette of every count tried."""
+        """Balance, silhouette and accuracy of every count tried, each with its weight."""
         even = np.array([balance(*self.precision_and_recall(k, of, counted)) for k in self.counts])
-        apart = np.array([np.mean([self.found[k][i].silhouette for i in of]) for k in self.counts])
-        return even + SILHOUETTE_WEIGHT * stretched(apart)
+        accuracy = self.accuracies(of, counted)
+        accuracy = accuracy / max(accuracy.max(), np.finfo(np.float64).tiny)
+        return even + SILHOUETTE_WEIGHT * stretched(self.silhouettes(of, counted)) + ACCURACY_WEIGHT * accuracy
 
     def silhouettes(self, of: Sequence[int], counted: Counts) -> Values:
         """Of every count tried; they ask no labels, whatever is `counted`."""

@@ -73,8 +73,8 @@ def estimate_n_categories(
     1000, or a quarter of the number of points if that is less. `on_trial` hears each count and how many were tried.
 
     "balance" seeks the count at which clusters are as fine as the known classes: pairs of labelled points are split
-    as often as they are thrown together. The silhouette adds to that at half the weight. It walks up from the smallest
-    count until clusters are clearly too fine, then looks closer. The answer is the best count if clusters match
+    as often as they are thrown together. The silhouette adds to that at half the weight, the accuracy of labelled
+    points at a quarter. It walks up from the smallest count until clusters are clearly too fine, then looks closer. The answer is the best count if clusters match
     classes, and moves to the middle of the plausible counts the less they do. Each repeat draws at most 20,000 points
     and leaves some known classes out for its own range.
     "silhouette" seeks the count at which clusters are most apart. It needs no labels, and so cannot know how fine a

@@ -48,18 +48,26 @@ class GcdModel(nn.Module):
             tokens = DeepTokens(backbone.depth, settings.tokens, backbone.dim, patch, generator)
             self.tokens = tokens.to(device)
 
+    def with_prompt(
+        self, patches: Float[Tensor, "n *patches dim"], images: Float[Tensor, "n 3 h w"]
+    ) -> Float[Tensor, "n *patches dim"]:
+        """From the patches of images to those of the same images with the pixel prompts added."""
+        if len(self.prompt.parts) == 0:
+            return patches
+        return self.backbone.with_picture(patches, images, self.prompt.delta())
+
     def features(self, images: Float[Tensor, "n 3 h w"], prompted: bool = True) -> Float[Tensor, "n dim"]:
         if not prompted:
             features: Tensor = self.backbone(images)
             return features
         tokens = None if self.tokens is None else self.tokens.values
-        features = self.backbone(self.prompt(images), tokens)
-        return features
+        patches = self.with_prompt(self.backbone.embed(images), images)
+        return self.backbone.finish(self.backbone.run_to_last_block(patches, tokens), tokens)
 
     def finish(
         self, tokens: Float[Tensor, "n length dim"]
     ) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
-        """Projections and logits of raw views of which the tokens that enter the last block are known."""
+        """Projections and logits of views of which the tokens that enter the last block are known."""
         projections, logits = self.head(self.backbone.finish(tokens))
         return projections, logits
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sptnet.checkpoint import Checkpoint
@@ -78,23 +79,41 @@ def step_loss(
     bank: TokenBank | None = None,
 ) -> Loss:
     """The objective on the pair of views that the phase asks for."""
-    one, two = phase.views
     with compute.autocast():
-        if bank is not None:
+        if model.tokens is None:
+            projections, logits = model.finish(tokens_of_views(model, batch, phase, bank, compute))
+        else:  # prompted views are longer than raw ones
             halves = [
-                model(batch.draws[view.draw], True)
-                if view.prompted
+                model(batch.draws[view.draw], view.prompted)
+                if bank is None or view.prompted
                 else model.finish(banked_tokens(model, batch, view.draw, bank, compute))
                 for view in phase.views
             ]
             projections, logits = (torch.cat(parts) for parts in zip(*halves, strict=True))
-        elif one.prompted == two.prompted:
-            both = torch.cat([batch.draws[one.draw], batch.draws[two.draw]])
-            projections, logits = model(both, one.prompted)
-        else:
-            halves = [model(batch.draws[view.draw], view.prompted) for view in phase.views]
-            projections, logits = (torch.cat(parts) for parts in zip(*halves, strict=True))
     return plan.objective(projections, logits, batch.labels, batch.labelled, epoch)
+
+
+def tokens_of_views(
+    model: GcdModel, batch: Batch, phase: Phase, bank: TokenBank | None, compute: Compute
+) -> Float[Tensor, "2b length dim"]:
+    """Both views as they enter the last block: read from the bank where it serves, computed together otherwise.
+
+    A raw and a prompted view of one draw share its patch embedding, since the prompt only shifts it. Frozen blocks
+    leave no graph behind unless a prompt that trains lies before them.
+    """
+    backbone, computed = model.backbone, [view for view in phase.views if bank is None or view.prompted]
+    raw = {draw: backbone.embed(batch.draws[draw]) for draw in sorted({view.draw for view in computed})}
+    patches = [
+        model.with_prompt(raw[view.draw], batch.draws[view.draw]) if view.prompted else raw[view.draw]
+        for view in computed
+    ]
+    entering = iter(backbone.run_to_last_block(torch.cat(patches)).chunk(len(computed)) if computed else [])
+    return torch.cat(
+        [
+            next(entering) if bank is None or view.prompted else banked_tokens(model, batch, view.draw, bank, compute)
+            for view in phase.views
+        ]
+    )
 
 
 @torch.no_grad()

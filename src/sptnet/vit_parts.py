@@ -7,17 +7,44 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
+from timm.layers import nchw_to
 from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
-from torch import Tensor
+from torch import Tensor, nn
 
 Vit: TypeAlias = VisionTransformer | Eva
 
 
-def enter_first_block(vit: Vit, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch length dim"]:
+def embed_patches(vit: Vit, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch *patches dim"]:
+    """Patches as vectors, before they learn their place."""
+    patches: Tensor = vit.patch_embed(images)
+    return patches
+
+
+def embed_shift(vit: Vit, picture: Float[Tensor, "1 3 height width"]) -> Float[Tensor, "1 *patches dim"]:
+    """What adding a picture to all images adds to their patches.
+
+    The embedding is linear but for its bias: embedding(x + p) = embedding(x) + W p. So a prompt costs as much as one
+    image, whatever the batch, and its gradient needs the patches' gradients summed over the batch only.
+    """
+    embed = vit.patch_embed
+    moved = F.conv2d(picture, embed.proj.weight, None, embed.proj.stride, embed.proj.padding)
+    if embed.flatten:
+        return moved.flatten(2).transpose(1, 2)
+    shift: Tensor = nchw_to(moved, embed.output_fmt)
+    return shift
+
+
+def embeds_linearly(vit: Vit) -> bool:
+    """Whether nothing but the projection stands between pixels and patches, as in all but a few Vision Transformers."""
+    return isinstance(vit.patch_embed.norm, nn.Identity)
+
+
+def enter_first_block(vit: Vit, patches: Float[Tensor, "batch *patches dim"]) -> Float[Tensor, "batch length dim"]:
     """Class token, registers and patches, with their absolute positions if there are any."""
-    embedded = vit._pos_embed(vit.patch_embed(images))
+    embedded = vit._pos_embed(patches)
     x: Tensor = vit.norm_pre(embedded[0] if isinstance(vit, Eva) else vit.patch_drop(embedded))
     return x
 
