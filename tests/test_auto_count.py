@@ -32,7 +32,7 @@ def test_it_is_said_before_training(tiny_config, few_digits, tmp_path):
     told = []
     experiment = Experiment(auto(tiny_config), RunFolder(tmp_path / "run"), few_digits, tell=told.append)
     low, high = experiment.estimate.interval
-    assert told == [f"there seem to be {experiment.estimate.n_categories} categories ({low} to {high} in repeats)"]
+    assert told == [f"there seem to be {experiment.estimate.n_categories} categories ({low} to {high} are plausible)"]
 
 
 def test_the_same_seed_counts_the_same(tiny_config, few_digits, tmp_path):

@@ -24,7 +24,8 @@ from sptnet.predictor import Predictor, load
 from sptnet.recipe_book import load_recipe, read_config, recipe_names, recipe_text, to_toml
 from sptnet.run_folder import RunFolder
 
-VERBS = ("demo", "data", "train", "evaluate", "predict", "estimate", "edit", "export", "import", "pretrain", "recipes")
+VERBS = ("demo", "discover", "check", "data", "train", "evaluate", "predict", "estimate")
+VERBS += ("edit", "export", "figures", "import", "pretrain", "recipes", "report")
 TINY = {
     "backbone.name": "sptnet_digits_vit",
     "head.hidden": 16,

@@ -6,14 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sptnet.estimate import estimate_n_categories
+    from sptnet.estimator import CategoryDiscoverer
     from sptnet.metrics import split_accuracy
     from sptnet.predictor import load
     from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 __version__ = version("sptnet")
-__all__ = ["SemiSupervisedKMeans", "__version__", "estimate_n_categories", "load", "split_accuracy"]
+__all__ = [
+    "CategoryDiscoverer",
+    "SemiSupervisedKMeans",
+    "__version__",
+    "estimate_n_categories",
+    "load",
+    "split_accuracy",
+]
 
 _HOME = {
+    "CategoryDiscoverer": "sptnet.estimator",
     "SemiSupervisedKMeans": "sptnet.ss_kmeans",
     "estimate_n_categories": "sptnet.estimate",
     "load": "sptnet.predictor",

@@ -27,6 +27,11 @@ class Checkpoint:
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
 
+    @property
+    def reached(self) -> tuple[int, int]:
+        """The stage, and how many of its epochs are done."""
+        return self.stage, self.epoch
+
 
 def digest(tensors: Mapping[str, Tensor], facts: str = "") -> str:
     """SHA-256 over facts, names, shapes and values."""

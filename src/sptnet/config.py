@@ -44,7 +44,9 @@ class Data(Section):
     unlabelled: str = Field("unlabelled", description="sub-folder that holds the unsorted images")
     labelled_domain: str | None = Field(None, description="of a folder of domains, the one with labels")
     unlabelled_domains: Names = Field([], description="domains trained on without labels; all others are unseen")
-    known_classes: int | Names | None = Field(None, description="a number or a list of names")
+    known_classes: int | Names | None = Field(
+        None, description="a number or a list of names; 0 for images without labels"
+    )
     labelled_share: Share = Field(0.5, description="share of the known classes' images that keep their label")
     split_seed: int = Field(0, ge=0)
     holdout_share: Share = Field(0.0, description="share of the labelled images kept aside for model selection")

@@ -128,7 +128,8 @@ class Curve:
         even = np.array([balance(*self.precision_and_recall(k, of, counted)) for k in self.counts])
         accuracy = self.accuracies(of, counted)
         accuracy = accuracy / max(accuracy.max(), np.finfo(np.float64).tiny)
-        return even + SILHOUETTE_WEIGHT * stretched(self.silhouettes(of, counted)) + ACCURACY_WEIGHT * accuracy
+        score: Values = even + SILHOUETTE_WEIGHT * stretched(self.silhouettes(of, counted)) + ACCURACY_WEIGHT * accuracy
+        return score
 
     def silhouettes(self, of: Sequence[int], counted: Counts) -> Values:
         """Of every count tried; they ask no labels, whatever is `counted`."""

@@ -27,13 +27,13 @@ class LoadedData:
 def load_data(settings: Data, tell: Say = say) -> LoadedData:
     """Reads the pile, skips and names what cannot be read, and says who is labelled."""
     pile, unreadable = load_pile(settings, tell)
-    if settings.split is not None:
-        return LoadedData(pile, read_split(settings.split, pile), unreadable)
     return LoadedData(pile, split_pile(settings, pile), unreadable)
 
 
 def split_pile(settings: Data, pile: Pile) -> Split:
     """The split that the settings ask for; a benchmark brings its own known classes and labelled domain."""
+    if settings.split is not None:
+        return read_split(settings.split, pile)
     benchmark = DATASETS.get(settings.source)
     known, domain = settings.known_classes, settings.labelled_domain
     if benchmark is not None:

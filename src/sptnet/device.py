@@ -27,9 +27,9 @@ class Compute:
         return self.device.type == "cuda"
 
 
-def choose_compute(device: str = "auto", precision: str = "auto") -> Compute:
-    """`auto` takes CUDA, then MPS, then the CPU; half precision only on CUDA."""
-    where = _choose_device(device)
+def choose_compute(device: str = "auto", precision: str = "auto", local_rank: int = 0) -> Compute:
+    """`auto` takes CUDA, then MPS, then the CPU; half precision only on CUDA. Each process of a machine has its own."""
+    where = _choose_device(device, local_rank)
     cuda = where.type == "cuda"
     if precision == "auto":
         half = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else torch.float16
@@ -40,10 +40,10 @@ def choose_compute(device: str = "auto", precision: str = "auto") -> Compute:
     return Compute(where, dtype)
 
 
-def _choose_device(device: str) -> torch.device:
+def _choose_device(device: str, local_rank: int) -> torch.device:
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     if device == "auto":
-        return torch.device("cuda" if cuda else "mps" if mps else "cpu")
+        return torch.device(f"cuda:{local_rank}" if cuda and local_rank else "cuda" if cuda else "mps" if mps else "cpu")
     try:
         chosen = torch.device(device)
     except RuntimeError as error:

@@ -5,6 +5,8 @@ class SptnetError(Exception):
     """Base of every error that sptnet raises on purpose; the command line prints it without a traceback."""
 
     exit_code = 1
+    said_elsewhere = False
+    """Whether another process of the job prints it."""
 
 
 class Misuse(SptnetError, ValueError):

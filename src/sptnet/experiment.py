@@ -1,12 +1,10 @@
 """One run from settings to a finished run directory: read, train stage by stage, score, write."""
 
-import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property
-from importlib.metadata import version
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sptnet.backbone import build_backbone
+from sptnet.backbone import Backbone, build_backbone
 from sptnet.categories import category_names, write_category_pictures, write_predictions
 from sptnet.checkpoint import Checkpoint, digest, frozen_digest, load_checkpoint, newest_checkpoint, save_checkpoint
 from sptnet.cluster_head import CentroidHead, ContrastiveHead
@@ -22,6 +20,7 @@ from sptnet.clustering import find_centroids
 from sptnet.config import Clustering, Config, PromptSettings
 from sptnet.data import LoadedData, load_data, resolve_n_categories
 from sptnet.device import choose_compute
+from sptnet.distributed import world
 from sptnet.errors import Failure, Misuse
 from sptnet.estimate import CountEstimate, estimate_n_categories
 from sptnet.features import extract_features
@@ -33,8 +32,9 @@ from sptnet.methods import method_of
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model
 from sptnet.phases import StagePlan
-from sptnet.progress import Say, bar, duration, say
+from sptnet.progress import Say, bar, duration, say, tracker
 from sptnet.readable import fingerprint
+from sptnet.run_facts import now, starting_facts
 from sptnet.run_folder import RunFolder
 from sptnet.sampler import check_batch_size
 from sptnet.scoring import Outputs, run_model, score_sets
@@ -45,22 +45,36 @@ from sptnet.training import EpochReport, StageTrainer, TrainingData
 from sptnet.views import ImageStore, ViewMaker
 from sptnet.wording import listed
 
+TYPICAL_TRIALS = 30  # counts of categories that an estimate tries
+
 
 class Experiment:
     """A run in the making. `run()` does it all; the smaller methods are the steps, in order."""
 
-    def __init__(self, config: Config, run: RunFolder, data: LoadedData | None = None, tell: Say = say):
-        self.run_folder, self.tell = run, tell
-        if config.data.folder and run.path.resolve().is_relative_to(Path(config.data.folder).resolve()):
-            raise Misuse(
-                f"the run {run.path} would lie among the images it reads. Give an --out outside the data folder."
-            )
+    outputs_of_all: Outputs
+    """Features and logits of all images by the finished model, once it is run."""
+
+    def __init__(
+        self,
+        config: Config,
+        run: RunFolder,
+        data: LoadedData | None = None,
+        tell: Say = say,
+        tell_epoch: Say | None = None,
+    ):
+        self.run_folder, self.tell, self.tell_epoch = run, tell, tell_epoch or tell
+        self.world = world()
+        refuse_among_images(run.path, config.data.folder)
         self.method = method_of(config)
         self.stages = self.method.stages(config)
-        self.compute = choose_compute(config.device, config.precision)
-        self.data = data or load_data(config.data, tell)
+        self.compute = choose_compute(config.device, config.precision, self.world.local_rank)
+        self.data = data or self.world.from_first(lambda: load_data(config.data, tell))
         split = self.data.split
+        if split.n_known == 0 and self.method.clusters != "plain":
+            raise Misuse(f"no image has a label, but {config.method} learns from them. Label some, or use kmeans.")
         self.estimate: CountEstimate | None = None
+        if config.n_categories is not None and config.category_factor != 1:
+            raise Misuse("n_categories and category_factor exclude each other. Give one of them.")
         asked = self._count_categories(config) if config.n_categories == "auto" else config.n_categories
         n_categories = resolve_n_categories(asked, config.category_factor, split)
         self.config = config.model_copy(update={"n_categories": n_categories, "category_factor": 1.0})
@@ -84,7 +98,7 @@ class Experiment:
             return len(load_model(config.sptnet.start_from)[1].categories)
         pile, split = self.data.pile, self.data.split
         trained_on = np.concatenate([split.labelled, split.unlabelled])
-        backbone = build_backbone(config.backbone.name, config.backbone.weights, config.backbone.image_size)
+        backbone = self._build_backbone(config)
         with bar("counting categories", len(trained_on)) as update:
             features = extract_features(
                 backbone,
@@ -93,12 +107,21 @@ class Experiment:
                 self.compute,
                 n_workers(config.views.workers, len(pile)),
                 update,
+                self.world,
             )
         labels = np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1)
         seed = seed_of(config.seed, "count") % 2**32
-        self.estimate = estimate_n_categories(features.numpy(), labels, random_state=seed)
+        with bar("trying counts", TYPICAL_TRIALS) as update:
+            self.estimate = self.world.from_first(
+                lambda: estimate_n_categories(
+                    features.numpy(),
+                    labels,
+                    random_state=seed,
+                    on_trial=lambda count, tried: update(min(tried, TYPICAL_TRIALS), f"{count} categories"),
+                )
+            )
         low, high = self.estimate.interval
-        self.tell(f"there seem to be {self.estimate.n_categories} categories ({low} to {high} in repeats)")
+        self.tell(f"there seem to be {self.estimate.n_categories} categories ({low} to {high} are plausible)")
         return self.estimate.n_categories
 
     def _build_model(self) -> GcdModel:
@@ -121,24 +144,29 @@ class Experiment:
             self.config = config.model_copy(update={"backbone": config.backbone.model_copy(update=used)})
             model.trainable_blocks = config.backbone.trainable_blocks
             return model.to(self.compute.device)
-        settings = config.backbone
-        backbone = build_backbone(settings.name, settings.weights, settings.image_size)
+        backbone = self._build_backbone(config)
         with seeded(seed_of(config.seed, "head")):
             head = self.method.head(config, backbone.dim, len(self.names))
-        return GcdModel(backbone, head, settings.trainable_blocks).to(self.compute.device)
+        return GcdModel(backbone, head, config.backbone.trainable_blocks).to(self.compute.device)
 
-    def run(self, resume: bool = False, overwrite: bool = False, command: Sequence[str] = ()) -> dict[str, Any]:
-        """Trains what is left to train; returns the scores of the finished model."""
+    def _build_backbone(self, config: Config) -> Backbone:
+        settings = config.backbone
+        return self.world.one_by_one_on_a_machine(
+            lambda: build_backbone(settings.name, settings.weights, settings.image_size)
+        )
+
+    def run(
+        self,
+        resume: bool = False,
+        overwrite: bool = False,
+        command: Sequence[str] = (),
+        files: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Trains what is left to train; returns the scores of the finished model. `files` lie in a fresh run."""
         self._check_settings()
         folder = self.run_folder
+        self.world.do_first(lambda: self._begin(resume, overwrite, command, files))
         checkpoint = self._resume_point() if resume else None
-        if not resume:
-            folder.create(self.config, overwrite)
-            if self.estimate is not None:
-                folder.write_estimate(asdict(self.estimate))
-        if not folder.split_file.is_file():  # the rule that draws it is in the settings, so a resume can write it too
-            write_split(self.data.split, self.data.pile, folder.split_file)
-        self._write_facts(command, resume)
         start = time.perf_counter()
         with noted_interrupts() as check_interrupt:
             for number, plan in enumerate(self.stages):
@@ -149,6 +177,22 @@ class Experiment:
             self._cluster()
             self._save(folder.model, PromptSettings(kind="none"))
         return self._finish(time.perf_counter() - start)
+
+    def _begin(self, resume: bool, overwrite: bool, command: Sequence[str], files: Mapping[str, str] | None) -> None:
+        """The first files of a run; of a resumed one, those that it lacks, and what it still has to learn forgotten."""
+        folder = self.run_folder
+        earlier = folder.facts() if resume else {}
+        facts = starting_facts(earlier, command, self.config, self.compute, self.data, self.fingerprint)
+        if resume:
+            path = newest_checkpoint(folder.checkpoints)
+            folder.forget_metrics_after(*((-1, 0) if path is None else load_checkpoint(path).reached))
+        else:
+            folder.create(self.config, overwrite, files)
+            if self.estimate is not None:
+                folder.write_estimate(asdict(self.estimate))
+        if not folder.split_file.is_file():  # the rule that draws it is in the settings, so a resume can write it too
+            write_split(self.data.split, self.data.pile, folder.split_file)
+        folder.write_facts(facts)
 
     def _check_settings(self) -> None:
         """What cannot be trained is refused before anything is written or replaced."""
@@ -168,12 +212,9 @@ class Experiment:
         path = newest_checkpoint(self.run_folder.checkpoints)
         if path is None:
             self.tell(f"{self.run_folder.path} has no checkpoint yet: starting from the beginning")
-            self.run_folder.forget_metrics_after(-1, 0)
             return None
-        checkpoint = load_checkpoint(path)
         self.tell(f"going on from {path.name}")
-        self.run_folder.forget_metrics_after(checkpoint.stage, checkpoint.epoch)
-        return checkpoint
+        return load_checkpoint(path)
 
     def _attach_prompt(self, plan: StagePlan) -> PromptSettings:
         settings = self.config.prompt.model_copy(update={"kind": plan.prompt_kind})
@@ -199,7 +240,10 @@ class Experiment:
         with torch.no_grad():
             length = backbone.enter_last_block(blank).shape[1]
         key = f"{digest(weights)} {self.fingerprint} {backbone.pixels} {views.crop_ratio} {views.flip}"
-        return TokenBank(folder, len(self.data.pile), views.bank, length, backbone.dim, key)
+        n_images = len(self.data.pile)
+        return self.world.one_by_one_on_a_machine(
+            lambda: TokenBank(folder, n_images, views.bank, length, backbone.dim, key)
+        )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -222,6 +266,7 @@ class Experiment:
             seed=self.config.seed,
             workers=self.workers,
             bank=self._token_bank(),
+            world=self.world,
         )
         self.trained_parameters = sum(p.numel() for group in trainer.optimisers for p in self.model.group(group))
         frozen = frozen_digest(self.model, set(trainer.trained_names()))
@@ -244,8 +289,7 @@ class Experiment:
                 report = trainer.run_epoch(on_step)
                 line = self._epoch_line(number, plan, report)
                 self._keep_best(line, plan, prompt)
-                folder.add_metrics(line)
-                save_checkpoint(folder.checkpoints, trainer.checkpoint(frozen=frozen, best=self.best))
+                self.world.do_first(partial(self._keep_epoch, line, trainer.checkpoint(frozen=frozen, best=self.best)))
                 self._tell_epoch(line, plan)
         if training.select == "best-old-holdout":
             self.model = load_model(folder.path / f"best-{plan.name}")[0].to(self.compute.device)
@@ -253,11 +297,15 @@ class Experiment:
             self._cluster()  # once more, for a run that was stopped just here
         self._save(folder.model if number == len(self.stages) - 1 else folder.model_of_stage(plan.name), prompt)
 
+    def _keep_epoch(self, line: dict[str, Any], checkpoint: Checkpoint) -> None:
+        self.run_folder.add_metrics(line)
+        save_checkpoint(self.run_folder.checkpoints, checkpoint)
+
     def _save(self, folder: Path, prompt: PromptSettings) -> None:
         """The model as it will be used: a projection that only trained is left out."""
         head = self.model.head
         self.model.head = head.classifier if isinstance(head, ContrastiveHead) else head
-        save_model(folder, self.model, self._card(prompt))
+        self.world.do_first(lambda: save_model(folder, self.model, self._card(prompt)))
         self.model.head = head
 
     def _cluster(self) -> None:
@@ -269,14 +317,17 @@ class Experiment:
         assert isinstance(centroid_head, CentroidHead)
         trained_on = np.concatenate([split.labelled, split.unlabelled])
         settings: Clustering = getattr(self.config, self.config.method)
-        found = find_centroids(
-            self.outputs(trained_on).features,
-            np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1),
-            len(self.names),
-            settings,
-            seed_of(self.config.seed, "clustering"),
-            self.method.clusters == "semi-supervised",
-            str(self.compute.device),
+        features = self.outputs(trained_on, show="" if self.stages else "features").features
+        found = self.world.from_first(
+            lambda: find_centroids(
+                features,
+                np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1),
+                len(self.names),
+                settings,
+                seed_of(self.config.seed, "clustering"),
+                self.method.clusters == "semi-supervised",
+                str(self.compute.device),
+            ).cpu()
         )
         centroid_head.centroids.copy_(found)
 
@@ -298,7 +349,8 @@ class Experiment:
             self._cluster()
         if scores_now:
             scored = np.concatenate([split.unlabelled, split.test])
-            line["scores"] = self._scores(self.outputs(scored), scored)
+            truth = bool((split.target[scored] >= 0).any())
+            line["scores"] = self._scores(self.outputs(scored), scored) if truth else {}
         if len(split.holdout):
             predicted = self.outputs(split.holdout).categories
             line["old_holdout"] = float((predicted == split.target[split.holdout]).mean())
@@ -310,10 +362,13 @@ class Experiment:
         predicted[indices] = outputs.categories
         return score_sets(self.data.pile, self.data.split, predicted)
 
-    def outputs(self, indices: npt.NDArray[np.int64], prompted: bool = True) -> Outputs:
-        size = max(64, self.config.training.batch_size)
-        views = iterate_centre_views(self.store, self.maker, indices, size, self.workers)
-        return run_model(self.model, views, self.compute, prompted)
+    def outputs(self, indices: npt.NDArray[np.int64], prompted: bool = True, show: str = "") -> Outputs:
+        """Features and logits of these images; `show` names a bar, where no other is shown."""
+        size, own = max(64, self.config.training.batch_size), indices[self.world.share(len(indices))]
+        views = iterate_centre_views(self.store, self.maker, own, size, self.workers)
+        if show:
+            views = iter(tracker(show)(views, total=-(-len(own) // size)))
+        return run_model(self.model, views, self.compute, prompted).gathered(self.world, len(indices))
 
     def _keep_best(self, line: dict[str, Any], plan: StagePlan, prompt: PromptSettings) -> None:
         """Selection reads only labels the learner was given: accuracy on held-out images of known classes."""
@@ -327,59 +382,37 @@ class Experiment:
         losses = ", ".join(f"{phase} {parts['total']:.3f}" for phase, parts in line["losses"].items())
         scores = line.get("scores", {}).get("unlabelled")
         result = f"  {format_scores(scores)}" if scores else ""
-        self.tell(
+        self.tell_epoch(
             f"{plan.name} epoch {line['epoch']}/{plan.epochs}  loss {losses}  "
             f"{line['images_per_second']:.0f} images/s{result}"
         )
 
     def _finish(self, seconds: float) -> dict[str, Any]:
         """Predictions and pictures of everything, and the final scores."""
-        folder, pile, split = self.run_folder, self.data.pile, self.data.split
-        self.model = load_model(folder.model)[0].to(self.compute.device)
-        outputs = self.outputs(np.arange(len(pile)))
-        write_predictions(folder.predictions_file, pile, split, self.names, outputs)
+        self.model = load_model(self.run_folder.model)[0].to(self.compute.device)
+        everything = np.arange(len(self.data.pile))
+        self.outputs_of_all = self.outputs(everything, show="sorting all images")
+        scores = self._scores(self.outputs_of_all, everything)
+        self.world.do_first(lambda: self._write_results(scores, seconds))
+        self.tell(f"finished in {duration(seconds)}: {self.run_folder.path}")
+        return scores
+
+    def _write_results(self, scores: dict[str, Any], seconds: float) -> None:
+        folder, pile, outputs = self.run_folder, self.data.pile, self.outputs_of_all
+        write_predictions(folder.predictions_file, pile, self.data.split, self.names, outputs)
         write_features(folder.path / FEATURES, outputs.features)
         write_category_pictures(folder.path / "categories", pile, self.names, outputs)
-        scores = self._scores(outputs, np.arange(len(pile)))
-        facts = self.run_folder.facts()
+        facts = folder.facts()
         facts.update(status="finished", finished=now(), scores=scores)
         facts["seconds"] = facts.get("seconds", 0.0) + seconds
         if self.best is not None:
             facts["selected_epoch"] = self.best[1]
         folder.write_facts(facts)
-        self.tell(f"finished in {duration(seconds)}: {folder.path}")
-        return scores
-
-    def _write_facts(self, command: Sequence[str], resume: bool) -> None:
-        facts = self.run_folder.facts() if resume else {}
-        if facts and facts["data"]["fingerprint"] != self.fingerprint:
-            raise Misuse("the images are not those this run began with. Restore them, or begin again with --overwrite.")
-        unreadable = [{"image": p.name, "reason": p.reason} for p in self.data.unreadable]
-        facts |= {
-            "status": "running",
-            "started": facts.get("started", now()),
-            "command": facts.get("command", list(command)),
-            "seed": self.config.seed,
-            "device": str(self.compute.device),
-            "precision": str(self.compute.dtype).removeprefix("torch."),
-            "versions": {name: version(name) for name in ("sptnet", "torch", "torchvision", "timm", "numpy")}
-            | {"python": platform.python_version()},
-            "data": {
-                "name": self.data.pile.name,
-                "fingerprint": self.fingerprint,
-                "images": len(self.data.pile),
-                "labelled": len(self.data.split.labelled),
-                "unlabelled": len(self.data.split.unlabelled),
-                "holdout": len(self.data.split.holdout),
-                "test": len(self.data.split.test),
-                "unreadable": unreadable,
-            },
-        }
-        self.run_folder.write_facts(facts)
 
 
-def now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+def refuse_among_images(run: Path, folder: str | None) -> None:
+    if folder and run.resolve().is_relative_to(Path(folder).resolve()):
+        raise Misuse(f"the run {run} would lie among the images it reads. Give an --out outside the data folder.")
 
 
 def format_scores(scores: dict[str, Any]) -> str:

@@ -7,14 +7,18 @@ from pathlib import Path
 import numpy as np
 
 from sptnet.errors import Misuse
-from sptnet.images import find_images
+from sptnet.heic import left_out
+from sptnet.listing import list_folder
 from sptnet.pile import UNKNOWN, Pile
+from sptnet.progress import Say, say
 from sptnet.wording import count, first_three, printable
 
 _HELD_OUT = ("test", "val")
 
 
-def read_folder(folder: Path | str, labels_file: Path | str | None = None, unlabelled: str = "unlabelled") -> Pile:
+def read_folder(
+    folder: Path | str, labels_file: Path | str | None = None, unlabelled: str = "unlabelled", tell: Say = say
+) -> Pile:
     """Read a folder that has one sub-folder per class, the same within train/ and test/, or a labels file.
 
     Images in the root and in the sub-folder called `unlabelled` have no label. A labels file overrules every
@@ -25,9 +29,14 @@ def read_folder(folder: Path | str, labels_file: Path | str | None = None, unlab
         raise Misuse(f"there is no folder {root}. Give a folder that holds images.")
     if not root.is_dir():
         raise Misuse(f"{root} is a file, not a folder. Give the folder that holds the images.")
-    paths = find_images(root)
+    listing = list_folder(root)
+    paths = listing.images
+    if not paths and listing.heic:
+        raise Misuse(f"the only images in {root}/ are HEIC files. Install sptnet[heic] to read them.")
     if not paths:
         raise Misuse(f"no images found in {root}/. Give a folder that holds JPEG, PNG, WebP, BMP, TIFF or GIF files.")
+    if listing.heic:
+        tell(left_out(listing.heic))
     ids = [path.relative_to(root).as_posix() for path in paths]
     test = np.zeros(len(ids), dtype=np.bool_)
     if labels_file is not None:
@@ -116,7 +125,7 @@ def _csv_rows(file: Path) -> list[tuple[int, str, str]]:
     if not file.is_file():
         raise Misuse(f"there is no labels file {file}. Give a CSV file with the header path,label.")
     try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
+        with file.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as stream:
             reader = csv.DictReader(stream, restval="")
             columns = [column.strip() for column in reader.fieldnames or ()]
             missing = [column for column in ("path", "label") if column not in columns]

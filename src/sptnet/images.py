@@ -1,6 +1,5 @@
 """Reading one image: whatever the file or array holds, out comes a fully decoded 8-bit RGB picture."""
 
-import os
 import stat
 import struct
 import threading
@@ -16,9 +15,11 @@ import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from sptnet.errors import Failure, Misuse
+from sptnet.heic import can_read_heic, heic_formats, left_out, looks_like_heic
+from sptnet.listing import IMAGE_SUFFIXES as IMAGE_SUFFIXES
+from sptnet.listing import list_folder
+from sptnet.progress import Say, say
 from sptnet.wording import printable
-
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})
 
 Source = Path | str | Image.Image | npt.NDArray[Any]
 
@@ -34,6 +35,7 @@ _DAMAGE: tuple[type[Exception], ...] = (
     LookupError,
     ArithmeticError,
     EOFError,
+    RuntimeError,
     struct.error,
     zlib.error,
     Image.DecompressionBombError,
@@ -74,47 +76,42 @@ def read_image(source: Source) -> Image.Image:
         with _unreadable_as(str(getattr(source, "filename", "") or "in memory")):
             return _upright_rgb(source)
     if isinstance(source, str | Path):
-        with _unreadable_as(str(source)):
-            return _decode(Path(source), reduced=False)
+        with _unreadable_as(str(source)), _opened(Path(source)) as image:
+            return _upright_rgb(image)
     raise Misuse(f"an image cannot be read from {type(source).__name__}. Give a path, a Pillow image or a numpy array.")
 
 
+def glimpse(path: Path, name: str, least: int = 1) -> tuple[Image.Image, tuple[int, int]]:
+    """The picture as `read_image` gives it, but faster, and its size in the file.
+
+    A JPEG is decoded in full, but at down to 1/8 scale as long as its sides keep at least `least` pixels.
+    """
+    with _unreadable_as(name), _opened(path) as image:
+        size = image.size
+        # Other formats would answer with a preview stored in the file, which can be sound beside damaged pixels.
+        if image.format in ("JPEG", "MPO"):
+            image.draft(None, (least, least))
+        return _upright_rgb(image), size
+
+
 def check_image(path: Path, name: str) -> UnreadableImage | None:
-    """What `read_image` would complain about, found faster: a JPEG is decoded in full, but at 1/8 scale."""
+    """What `read_image` would complain about, found faster."""
     try:
-        with _unreadable_as(name):
-            _decode(path, reduced=True)
+        glimpse(path, name)
     except UnreadableImage as problem:
         return problem
     return None
 
 
-def find_images(folder: Path) -> list[Path]:
+def find_images(folder: Path, tell: Say = say) -> list[Path]:
     """Every image file below the folder, sorted by relative path; hidden names are skipped.
 
     Links are followed, but a folder that is reached a second time is not read again.
     """
-    visited = {os.path.realpath(folder)}
-
-    def first_visit(path: str) -> bool:
-        real = os.path.realpath(path)
-        new = real not in visited
-        visited.add(real)
-        return new
-
-    def refuse(error: OSError) -> None:
-        raise Failure(
-            f"cannot list the folder {error.filename}: {error.strerror}. Make it readable or move it away."
-        ) from error
-
-    found: list[Path] = []
-    for here, folders, files in os.walk(folder, followlinks=True, onerror=refuse):
-        folders[:] = [
-            name for name in sorted(folders) if not name.startswith(".") and first_visit(os.path.join(here, name))
-        ]
-        paths = (Path(here, name) for name in files if not name.startswith("."))
-        found.extend(path for path in paths if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
-    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+    listing = list_folder(folder)
+    if listing.heic:
+        tell(left_out(listing.heic))
+    return listing.images
 
 
 @contextmanager
@@ -139,7 +136,7 @@ def reason_for(error: BaseException) -> str:
         return "too many pixels, possibly a decompression bomb"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    if "truncated" in str(error).lower():
+    if any(words in str(error).lower() for words in ("truncated", "unexpected end of file")):
         return "truncated"
     return str(error) if isinstance(error, _Refused) else f"damaged ({error!r})"
 
@@ -148,7 +145,8 @@ class _Refused(ValueError):
     """The file decodes, but its pixels make no picture; the message is the reason."""
 
 
-def _decode(path: Path, reduced: bool) -> Image.Image:
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
     status = path.stat()
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(path)
@@ -157,15 +155,27 @@ def _decode(path: Path, reduced: bool) -> Image.Image:
     if status.st_size == 0:
         raise _Refused("empty file")
     with _quiet():
-        image = Image.open(path, formats=_FORMATS)
+        image = _identified(path)
     with image:
         if image.format == "TIFF":
             # Decoding would read these tags itself, and complain aloud.
             with _quiet():
                 image.getexif()
-        if reduced:
-            image.draft(None, (1, 1))
-        return _upright_rgb(image)
+        yield image
+
+
+def _identified(path: Path) -> Image.Image:
+    try:
+        return Image.open(path, formats=_FORMATS)
+    except UnidentifiedImageError:
+        if not looks_like_heic(path):
+            raise
+    if not can_read_heic():
+        raise _Refused("a HEIC file, which needs sptnet[heic]")
+    try:
+        return Image.open(path, formats=heic_formats())
+    except UnidentifiedImageError as error:
+        raise _Refused("a damaged HEIC file") from error
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Telling people how far things are: a bar with the time left on a terminal, plain lines elsewhere."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
@@ -8,7 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 T = TypeVar("T")
-console = Console(stderr=True, highlight=False, soft_wrap=True)
+# Of several processes the first one speaks.
+console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
 
 Say = Callable[[str], None]
 

@@ -3,10 +3,10 @@
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from sptnet.errors import Failure
 from sptnet.images import UnreadableImage, check_image, read_image, reason_for
 from sptnet.pile import Pile
 from sptnet.wording import first_three, printable
+
+T = TypeVar("T")
 
 _EDGE = 64 * 1024
 _BATCH = 1024
@@ -34,31 +36,44 @@ def drop_unreadable(
     """Decode every image file once; without the unreadable ones, unless they are more than `max_share`."""
     files = [(i, source) for i, source in enumerate(pile.sources) if isinstance(source, Path)]
     bad: dict[int, UnreadableImage] = {}
-    for i, problem in track(_check_all(files, pile.ids), total=len(files)):
+    found = in_threads(check_image, [source for _, source in files], [pile.ids[i] for i, _ in files])
+    for (i, _), problem in zip(files, track(found, total=len(files)), strict=True):
         if problem is not None:
             bad[i] = problem
     problems = list(bad.values())
-    share = len(bad) / max(1, len(pile))
-    examples = first_three([f"{printable(problem.name)} ({problem.reason})" for problem in problems])
-    if bad and len(bad) == len(pile):
-        raise Failure(f"none of the {len(pile)} images can be read: {examples}. Repair or replace them.")
-    if share > max_share:
-        enough = max(0.2, math.ceil(share * 100) / 100)
-        raise Failure(
-            f"{len(bad)} of {len(pile)} images ({share:.1%}) cannot be read, more than the {max_share:.1%} "
-            f"allowed: {examples}. "
-            f"Repair or remove them, or raise the limit with {limit_flag}{enough:g}."
-        )
+    refusal = too_many_unreadable(problems, len(pile), max_share, limit_flag)
+    if refusal is not None:
+        raise Failure(refusal)
     return pile.subset([i for i in range(len(pile)) if i not in bad]), problems
 
 
-def _check_all(files: list[tuple[int, Path]], ids: tuple[str, ...]) -> Iterator[tuple[int, UnreadableImage | None]]:
+def too_many_unreadable(
+    problems: Sequence[UnreadableImage],
+    total: int,
+    max_share: float,
+    limit_flag: str = "--set data.max_unreadable=",
+) -> str | None:
+    """Why so many unreadable images of `total` cannot be skipped; None if they can."""
+    share = len(problems) / max(1, total)
+    examples = first_three([f"{printable(problem.name)} ({problem.reason})" for problem in problems])
+    if problems and len(problems) == total:
+        return f"none of the {total} images can be read: {examples}. Repair or replace them."
+    if share <= max_share:
+        return None
+    enough = max(0.2, math.ceil(share * 100) / 100)
+    return (
+        f"{len(problems)} of {total} images ({share:.1%}) cannot be read, more than the {max_share:.1%} "
+        f"allowed: {examples}. "
+        f"Repair or remove them, or raise the limit with {limit_flag}{enough:g}."
+    )
+
+
+def in_threads(work: Callable[..., T], *columns: Sequence[Any]) -> Iterator[T]:
+    """`map(work, *columns)` by several threads, in order."""
     # In batches, because a pool given a million files at once keeps a million pending results.
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for start in range(0, len(files), _BATCH):
-            batch = files[start : start + _BATCH]
-            problems = pool.map(check_image, [path for _, path in batch], [ids[i] for i, _ in batch])
-            yield from zip([i for i, _ in batch], problems, strict=True)
+        for start in range(0, len(columns[0]), _BATCH):
+            yield from pool.map(work, *(column[start : start + _BATCH] for column in columns))
 
 
 def fingerprint(pile: Pile) -> str:

@@ -5,12 +5,14 @@ run.json         versions, seed, command, data       predictions.csv  one row an
 split.json       who was labelled                    checkpoints/     to resume from
 estimate.json    behind n_categories = "auto"        tokens/          the token bank, if any
 features.safetensors  of every image                 edits.jsonl      what a person changed
+report.html      the page of `sptnet report`
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
 """
 
 import json
 import math
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from sptnet.recipe_book import read_config, to_toml
 
 OWN = (
     *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*", "estimate.json*"),
-    "features.safetensors*",
+    "labels.csv*",
+    *("features.safetensors*", "report.html*"),
     *("checkpoints", "categories", "model", "model.*", "model-*", "best-*", "tokens"),
 )
 
@@ -50,13 +53,18 @@ class RunFolder:
     def is_run(self) -> bool:
         return bool(self.config_file.is_file())
 
-    def create(self, config: Config, overwrite: bool = False) -> None:
-        """A fresh run; what is in the way is only removed when asked, and only if it is a run itself."""
+    def create(self, config: Config, overwrite: bool = False, files: Mapping[str, str] | None = None) -> None:
+        """A fresh run; what is in the way is only removed when asked, and only if it is a run itself.
+
+        `files` are texts that belong to it from the beginning, by name.
+        """
         if self.path.is_file():
             raise Misuse(f"{self.path} is a file. Give a folder that does not exist yet with --out.")
         if self.path.is_dir() and any(self.path.iterdir()):
             self._refuse_or_empty(overwrite)
         self.path.mkdir(parents=True, exist_ok=True)
+        for name, text in (files or {}).items():
+            write_text_atomically(self.path / name, text)
         write_text_atomically(self.config_file, to_toml(config))
 
     def _refuse_or_empty(self, overwrite: bool) -> None:

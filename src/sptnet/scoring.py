@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sptnet.device import Compute
+from sptnet.distributed import World
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.metrics import nmi_ari, split_accuracy
 from sptnet.model import GcdModel
@@ -24,6 +26,10 @@ class Outputs:
     features: Tensor
     logits: Tensor
 
+    def gathered(self, world: World, n: int) -> "Outputs":
+        """Of all n images, from the shares of all processes."""
+        return Outputs(world.gather(self.features, n), world.gather(self.logits, n))
+
     @property
     def categories(self) -> npt.NDArray[np.int64]:
         return self.logits.argmax(1).numpy()
@@ -31,6 +37,11 @@ class Outputs:
     @property
     def probabilities(self) -> npt.NDArray[np.float32]:
         return (self.logits / STUDENT_TEMPERATURE).softmax(1).numpy()
+
+    @property
+    def unit_features(self) -> npt.NDArray[np.float32]:
+        """Features of length one."""
+        return F.normalize(self.features, dim=1).numpy()
 
 
 @torch.inference_mode()

@@ -128,7 +128,12 @@ def _known_of_given(
     seen = set(pile.labels[given & ~pile.test].tolist())
     labelled_names = tuple(name for i, name in enumerate(pile.names) if i in seen)
     if not labelled_names:
-        raise Misuse("no training image has a label. Sort some into one sub-folder per class, or give a labels file.")
+        if known_classes == 0 and not isinstance(known_classes, bool):
+            return ()
+        raise Misuse(
+            "no training image has a label. Sort some into one sub-folder per class, or give a labels file. "
+            "To cluster them without labels: sptnet discover, or method kmeans with --set data.known_classes=0."
+        )
     if known_classes is None:
         return labelled_names
     known = _named(pile, known_classes)

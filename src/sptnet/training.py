@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sptnet.checkpoint import Checkpoint
 from sptnet.device import Compute
+from sptnet.distributed import World
 from sptnet.errors import Failure
 from sptnet.loader import iterate_batches
 from sptnet.losses import Loss
@@ -77,8 +78,9 @@ def step_loss(
     epoch: int,
     compute: Compute,
     bank: TokenBank | None = None,
+    world: World = World(),  # noqa: B008
 ) -> Loss:
-    """The objective on the pair of views that the phase asks for."""
+    """The objective on the pair of views that the phase asks for; of the whole batch, in every process."""
     with compute.autocast():
         if model.tokens is None:
             projections, logits = model.finish(tokens_of_views(model, batch, phase, bank, compute))
@@ -90,6 +92,8 @@ def step_loss(
                 for view in phase.views
             ]
             projections, logits = (torch.cat(parts) for parts in zip(*halves, strict=True))
+    n = len(batch.indices)
+    projections, logits = world.gather_views(projections, n), world.gather_views(logits, n)
     return plan.objective(projections, logits, batch.labels, batch.labelled, epoch)
 
 
@@ -120,13 +124,13 @@ def tokens_of_views(
 def banked_tokens(model: GcdModel, batch: Batch, draw: int, bank: TokenBank, compute: Compute) -> Tensor:
     """The tokens of a raw draw as they enter the last block: from the bank, filled in where it lacks them."""
     views, made = batch.banked[draw].views, batch.banked[draw].made
-    missing = torch.from_numpy(~bank.filled(batch.indices, views))
+    missing = torch.from_numpy(~bank.filled(batch.own, views))
     if missing.any():
         pixels = batch.draws[draw][missing[made].to(compute.device)]
         fresh = model.backbone.enter_last_block(pixels).half().cpu()
-        bank.write(batch.indices[missing], views[missing], fresh)
+        bank.write(batch.own[missing], views[missing], fresh)
     # Also fresh tokens go through float16, so that a step does not depend on what the bank held before.
-    return bank.read(batch.indices, views).to(compute.device).float()
+    return bank.read(batch.own, views).to(compute.device).float()
 
 
 class StageTrainer:
@@ -144,8 +148,9 @@ class StageTrainer:
         seed: int,
         workers: int = 0,
         bank: TokenBank | None = None,
+        world: World = World(),  # noqa: B008
     ):
-        self.bank = bank
+        self.bank, self.world = bank, world
         self.model, self.plan, self.data, self.compute = model, plan, data, compute
         self.stage, self.batch_size, self.seed, self.workers = stage, batch_size, seed, workers
         self.batches = n_batches(data.n_images, batch_size)
@@ -170,7 +175,7 @@ class StageTrainer:
         batches = balanced_batches(data.labelled, data.unlabelled, self.batch_size, seed)
         phases = self.phases_of(epoch)
         draws, whole = [phase.draws for phase in phases], [phase.prompted_draws for phase in phases]
-        return EpochBatches(data.store, data.maker, data.labels, batches, draws, seed, self.bank, whole)
+        return EpochBatches(data.store, data.maker, data.labels, batches, draws, seed, self.bank, whole, self.world)
 
     def run_epoch(self, on_step: Callable[[int, int], None] = lambda done, total: None) -> EpochReport:
         """Trains the next epoch and counts it."""
@@ -194,7 +199,7 @@ class StageTrainer:
         self.set_learning_rates(self.epoch * self.batches + number)
         self.model.train_only(phase.trains)
         on_device = batch.to(self.compute.device)
-        loss = step_loss(self.model, on_device, phase, self.plan, self.epoch, self.compute, self.bank)
+        loss = step_loss(self.model, on_device, phase, self.plan, self.epoch, self.compute, self.bank, self.world)
         parts = {name: float(value.detach()) for name, value in loss.parts().items()}
         if not np.isfinite(parts["total"]):
             self.stop_at_bad_loss(batch, parts, number)
@@ -203,6 +208,7 @@ class StageTrainer:
         # The groups that train share one backward pass, so they share its loss scale too.
         scaler = self.scalers[min(phase.trains)]
         scaler.scale(loss.total).backward()
+        self.world.sum_gradients(p for group in sorted(phase.trains) for p in self.model.group(group))
         for group in sorted(phase.trains):
             scaler.step(self.optimisers[group])
         scaler.update()

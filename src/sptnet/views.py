@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
+from sptnet.distributed import World
 from sptnet.images import read_image
 from sptnet.pixels import PixelFormat
 from sptnet.seeds import seed_of, seeded
@@ -82,14 +83,20 @@ class BankedDraw:
 
 @dataclass(frozen=True)
 class Batch:
-    """One training step's images: `draws[i]` is the i-th random view of all of them, normalised."""
+    """One training step's images: `draws[i]` is the i-th random view of this process's share of them, normalised."""
 
-    draws: list[Float[Tensor, "b 3 size size"]]
-    labels: Tensor
-    labelled: Tensor
-    indices: Tensor
+    draws: list[Float[Tensor, "own 3 size size"]]
+    labels: Int64[Tensor, " b"]
+    labelled: Bool[Tensor, " b"]
+    indices: Int64[Tensor, " b"]
     banked: list[BankedDraw] = field(default_factory=list)
     """With a token bank: which of its views each draw is. Draws then hold pixels only where `made` says so."""
+    share: slice = field(default_factory=lambda: slice(None))
+
+    @property
+    def own(self) -> Int64[Tensor, " own"]:
+        """The indices of this process's share; labels and indices are those of the whole batch."""
+        return self.indices[self.share]
 
     def to(self, device: torch.device) -> "Batch":
         def move(x: Tensor) -> Tensor:
@@ -111,7 +118,7 @@ class Batch:
 class EpochBatches(Dataset[Batch]):
     """The batches of one epoch, each with as many random draws of its images as its step needs.
 
-    Every view has a seed of its own, so the result depends on no order of work. With a token bank the views of an image
+    Every view has a seed of its own, so the result depends on no order of work and on no number of processes. With a token bank the views of an image
     are V fixed ones, and pixels are made only for `whole` draws and for views that the bank does not hold yet.
     """
 
@@ -125,31 +132,34 @@ class EpochBatches(Dataset[Batch]):
         seed: int,
         bank: TokenBank | None = None,
         whole: list[frozenset[int]] | None = None,
+        world: World = World(),  # noqa: B008
     ):
         self.store, self.maker, self.labels = store, maker, labels
         self.batches, self.draws, self.seed = batches, draws, seed
-        self.bank, self.whole = bank, whole or [frozenset()] * len(batches)
+        self.bank, self.whole, self.world = bank, whole or [frozenset()] * len(batches), world
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __getitem__(self, number: int) -> Batch:
-        indices, n_draws = self.batches[number], self.draws[number]
-        labels = torch.from_numpy(self.labels[indices.numpy()])
+        everyone, n_draws = self.batches[number], self.draws[number]
+        labels = torch.from_numpy(self.labels[everyone.numpy()])
+        share = self.world.share(len(everyone))
+        indices, positions = everyone[share], range(share.start, share.stop)
         if self.bank is None:
             images = [self.store[int(i)] for i in indices]
             draws = []
             for draw in range(n_draws):
-                seeds = [seed_of(self.seed, number, position, draw) for position in range(len(images))]
+                seeds = [seed_of(self.seed, number, position, draw) for position in positions]
                 draws.append(self._views(images, seeds))
-            return Batch(draws, labels, labels >= 0, indices)
-        banked = [self._from_bank(number, draw, self.bank) for draw in range(n_draws)]
+            return Batch(draws, labels, labels >= 0, everyone, share=share)
+        banked = [self._from_bank(number, draw, self.bank, indices, positions) for draw in range(n_draws)]
         draws = []
         for chosen in banked:
             images = [self.store[int(i)] for i in indices[chosen.made]]
             pairs = zip(indices[chosen.made].tolist(), chosen.views[chosen.made].tolist(), strict=True)
             draws.append(self._views(images, [seed_of("bank", image, view) for image, view in pairs]))
-        return Batch(draws, labels, labels >= 0, indices, banked)
+        return Batch(draws, labels, labels >= 0, everyone, banked, share)
 
     def _views(self, images: list[Tensor], seeds: list[int]) -> Float[Tensor, "n 3 size size"]:
         if not images:
@@ -158,14 +168,13 @@ class EpochBatches(Dataset[Batch]):
         views = [self.maker.random_view(image, seed) for image, seed in zip(images, seeds, strict=True)]
         return self.maker.normalise(torch.stack(views))
 
-    def _from_bank(self, number: int, draw: int, bank: TokenBank) -> BankedDraw:
+    def _from_bank(self, number: int, draw: int, bank: TokenBank, indices: Tensor, positions: range) -> BankedDraw:
         """An image's draws are different views of its bank, as long as there are enough."""
-        indices, n = self.batches[number], bank.n_views
-        views = torch.empty(len(indices), dtype=torch.int64)
-        for position in range(len(indices)):
+        n, views = bank.n_views, torch.empty(len(indices), dtype=torch.int64)
+        for i, position in enumerate(positions):
             first = seed_of(self.seed, number, position) % n
             stride = 1 + seed_of(self.seed, number, position, "stride") % max(1, n - 1)
-            views[position] = (first + draw * stride) % n
+            views[i] = (first + draw * stride) % n
         if draw in self.whole[number]:
             return BankedDraw(views, torch.ones(len(indices), dtype=torch.bool))
         return BankedDraw(views, torch.from_numpy(~bank.filled(indices, views)))

@@ -4,7 +4,23 @@ import sys
 
 import typer
 
-from sptnet.cli import data, demo, edit, estimate, evaluate, export, import_, predict, pretrain, recipes, train
+from sptnet.cli import (
+    check,
+    data,
+    demo,
+    discover,
+    edit,
+    estimate,
+    evaluate,
+    export,
+    figures,
+    import_,
+    predict,
+    pretrain,
+    recipes,
+    report,
+    train,
+)
 from sptnet.errors import SptnetError
 
 app = typer.Typer(
@@ -15,12 +31,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo.demo)
+app.command("discover")(discover.discover)
+app.command("check")(check.check)
 app.command("train")(train.train)
 app.command("estimate")(estimate.estimate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.add_typer(edit.app, name="edit")
 app.command("export")(export.export)
+app.command("report")(report.report)
+app.command("figures")(figures.figures)
 app.command("import")(import_.import_)
 app.command("pretrain")(pretrain.pretrain)
 app.command("data")(data.data)
@@ -41,7 +61,8 @@ def main() -> None:
     try:
         app(prog_name="sptnet")
     except SptnetError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if not error.said_elsewhere:
+            print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

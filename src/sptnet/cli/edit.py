@@ -106,16 +106,14 @@ def apply(
 @app.command("list")
 def list_(context: typer.Context) -> None:
     """Show the categories as they are now."""
-    from rich.markup import escape
-
     from sptnet.category_table import CATEGORY_COLUMNS, category_rows, describe_categories
     from sptnet.cli.tables import print_table
     from sptnet.edits import current
     from sptnet.wording import printable
 
     found = current(context.obj)
-    rows = [[escape(printable(cell)) for cell in row] for row in category_rows(describe_categories(found))]
-    print_table(escape(f"categories of {context.obj}"), CATEGORY_COLUMNS, rows, lefts=2)
+    rows = [[printable(cell) for cell in row] for row in category_rows(describe_categories(found))]
+    print_table(f"categories of {context.obj}", CATEGORY_COLUMNS, rows, lefts=2)
     dropped = int((found.category < 0).sum())
     if dropped:
         print(f"dropped images: {dropped:,}")

@@ -17,14 +17,18 @@ def predict(
         float, typer.Option(min=0, max=1, help="Share of unreadable images that is still skipped.")
     ] = 0.01,
 ) -> None:
-    """Sort images with a trained model: one row an image with its category and certainty."""
+    """Sort images with a trained model: one row an image with its category and certainty.
+
+    Of a run that was edited, the categories have the names that they were given.
+    """
+    from sptnet.edited_names import names_for
     from sptnet.errors import Misuse
     from sptnet.predictor import load
     from sptnet.progress import say, tracker
     from sptnet.readable import drop_unreadable
     from sptnet.wording import printable
 
-    predictor = load(run, device)
+    predictor, names = load(run, device), names_for(run)
     if out is not None and out.exists():
         raise Misuse(f"{out} exists already. Give another file with --out.")
     if out is not None:
@@ -39,12 +43,15 @@ def predict(
     stream = out.open("w", encoding="utf-8", errors="surrogateescape", newline="") if out else sys.stdout
     table = csv.writer(stream)
     table.writerow(["image", "category", "is_new", "certainty"])
-    for i, category in enumerate(outputs.categories):
-        new = "yes" if category >= predictor.n_known else "no"
-        table.writerow([pile.ids[i], predictor.categories[category], new, f"{certainty[i]:.4f}"])
+    categories, called, n_known = outputs.categories, predictor.categories, predictor.n_known
+    if names is not None:
+        categories, called, n_known = names.translate(categories, outputs.unit_features), names.names, names.n_known
+    for i, category in enumerate(categories):
+        new = "yes" if category >= n_known else "no"
+        table.writerow([pile.ids[i], called[category], new, f"{certainty[i]:.4f}"])
     if out:
         stream.close()
-        say(f"sorted {len(pile)} images into {len(set(outputs.categories.tolist()))} categories: {out}")
+        say(f"sorted {len(pile)} images into {len(set(categories.tolist()))} categories: {out}")
 
 
 def as_pile(paths: list[Path]):  # type: ignore[no-untyped-def]

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 FORMS = {"": "one matching (v2)", "balanced": "class-balanced (v2b)", "separate": "separate matchings (v1)"}
 
@@ -14,11 +15,12 @@ def percent(value: float | None) -> str:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]], lefts: int = 1) -> None:
-    table = Table(title=title, title_justify="left")
+    """Every text is shown as it is: as plain strings, rich would take [bold] or :cat: in a name for a command."""
+    table = Table(title=Text(title, style="table.title"), title_justify="left")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < lefts else "right")
+        table.add_column(Text(column), justify="left" if i < lefts else "right")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     Console(highlight=False, width=None if Console().is_terminal else 110).print(table)
 
 

@@ -1,0 +1,76 @@
+"""`sptnet check`."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from sptnet.check import FolderCheck
+    from sptnet.findings import Finding
+
+MOST_ROWS = 50
+MOST_EXAMPLES = 10
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(help="Folder of images; sub-folders name known categories.")],
+    labels: Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")] = None,
+    unlabelled: Annotated[str, typer.Option(help="Sub-folder that holds the unsorted images.")] = "unlabelled",
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Look at a folder before anything long: what is unreadable, there twice, too small or too few.
+
+    Ends with 0 if training can go on and with 1 if it cannot. Your images are only read.
+    """
+    from dataclasses import asdict
+
+    from sptnet.check import check_folder
+    from sptnet.findings import can_train, findings_of
+
+    checked = check_folder(folder, labels, unlabelled)
+    findings = findings_of(checked)
+    good = can_train(findings)
+    if as_json:
+        told = [{"about": f.about, "sentence": f.sentence, "stops": f.stops} for f in findings]
+        print(json.dumps({**asdict(checked), "findings": told, "can_train": good}))
+    else:
+        show(checked, findings)
+        print("training can go on" if good else "training cannot go on")
+    if not good:
+        raise typer.Exit(1)
+
+
+def show(checked: "FolderCheck", findings: "list[Finding]") -> None:
+    from sptnet.cli.tables import print_table
+
+    title = f"{checked.images:,} images" + (f", {len(checked.unreadable):,} unreadable" if checked.unreadable else "")
+    print_table(title, ["category", "labelled", "unsorted", "test"], table_rows(checked))
+    if checked.others or checked.hidden:
+        print(f"passed over: {checked.others:,} files that are no images, {checked.hidden:,} hidden names")
+    print(f"device: {checked.device} ({checked.precision})")
+    for finding in findings:
+        print(f"- {finding.sentence}")
+        for example in finding.examples[:MOST_EXAMPLES]:
+            print(f"    {example}")
+        if len(finding.examples) > MOST_EXAMPLES:
+            print(f"    and {len(finding.examples) - MOST_EXAMPLES:,} more")
+    if not findings:
+        print("nothing to complain of")
+
+
+def table_rows(checked: "FolderCheck") -> list[list[str]]:
+    from sptnet.wording import printable
+
+    counts = [[printable(c.name), f"{c.labelled:,}", "", f"{c.test:,}"] for c in checked.categories[:MOST_ROWS]]
+    rest = checked.categories[MOST_ROWS:]
+    if rest:
+        labelled, test = sum(c.labelled for c in rest), sum(c.test for c in rest)
+        counts.append([f"({len(rest):,} more categories)", f"{labelled:,}", "", f"{test:,}"])
+    labelled, test = sum(c.labelled for c in checked.categories), sum(c.test for c in checked.categories)
+    return [
+        *counts,
+        ["(unsorted)", "", f"{checked.unsorted:,}", f"{checked.unsorted_test:,}"],
+        ["(all)", f"{labelled:,}", f"{checked.unsorted:,}", f"{test + checked.unsorted_test:,}"],
+    ]

@@ -1,0 +1,259 @@
+"""`sptnet discover`."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sptnet.cli.train import SETTING, as_toml
+
+if TYPE_CHECKING:
+    from sptnet.config import Config
+    from sptnet.data import LoadedData
+    from sptnet.experiment import Experiment
+    from sptnet.plan import Plan
+    from sptnet.run_folder import RunFolder
+
+
+def discover(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Images: sub-folders name known categories; those in unlabelled, or in none, are unsorted."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory to write; runs/ and the folder's name.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")] = None,
+    unlabelled: Annotated[str | None, typer.Option(help="Sub-folder of unsorted images, if called otherwise.")] = None,
+    categories: Annotated[
+        str | None, typer.Option(metavar="N|auto", help="How many there are, known and new; auto counts them.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="auto, sptnet, simgcd, gcd or kmeans; auto takes what the time allows.")
+    ] = None,
+    minutes: Annotated[float | None, typer.Option(help="Time there is: 30 on a CPU, 240 on a GPU.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs of training instead of what the time allows.")
+    ] = None,
+    backbone: Annotated[str | None, typer.Option(help="timm name, sptnet_digits_vit, or auto: DINO ViT-B/16.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Weights file of the backbone instead of a download.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")] = None,
+    settings: SETTING = None,
+    continue_: Annotated[
+        Path | None, typer.Option("--continue", metavar="RUN", help="Another round, with the edits of a run as labels.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out after it was stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Leave the report page out.")] = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
+) -> None:
+    """Sort a folder of images: recognise the categories you know, find the new ones, and write a report."""
+    from sptnet.discovery import epoch_changes
+    from sptnet.errors import Misuse
+
+    plain = {
+        "data.folder": folder and folder.resolve(),
+        "data.labels": labels and labels.resolve(),
+        "data.unlabelled": unlabelled,
+        "n_categories": categories and (int(categories) if categories.isdecimal() else categories),
+        "device": device,
+        "seed": seed,
+        "backbone.name": None if backbone == "auto" else backbone,
+        "backbone.weights": weights and weights.resolve(),
+    }
+    changes = [f"{key}={as_toml(value)}" for key, value in plain.items() if value is not None]
+    changes += [*epoch_changes(epochs), *(settings or [])]
+    if open_it and no_report:
+        raise Misuse("--open shows the report, which --no-report leaves out. Give one of them.")
+    if resume:
+        told = changes or method or minutes or continue_ or dry_run or overwrite
+        if told or out is None:
+            raise Misuse("--resume goes on with the settings of the run. Give --resume and --out alone.")
+        _go_on(out)
+    else:
+        target = _place(folder, continue_, out)
+        _check_place(target, overwrite)
+        wish = None if method == "auto" else method
+        if continue_ is not None:
+            begun = _another_round(continue_, target, changes, wish, minutes, method == "auto", not no_report)
+        else:
+            begun = _first_round(target, changes, wish, minutes, not no_report)
+        if dry_run:
+            print("nothing was started. Leave --dry-run out to begin.")
+            return
+        _begin(*begun, target, overwrite)
+        out = target
+    _show(out, not no_report, open_it)
+
+
+def _place(folder: Path | None, continue_: Path | None, out: Path | None) -> Path:
+    from sptnet.errors import Misuse
+
+    if continue_ is not None:
+        if folder is not None:
+            raise Misuse("--continue takes the images of the earlier run. Leave the folder out.")
+        if out is None:
+            raise Misuse("where is the new round to be written? Give another run directory with --out.")
+        return out
+    if folder is None:
+        raise Misuse("no images given. Give a folder: sptnet discover FOLDER --out RUN")
+    return out or Path("runs") / (folder.resolve().name or "run")
+
+
+def _check_place(out: Path, overwrite: bool) -> None:
+    """Asked before minutes are spent; whether what is there may be replaced is asked again when it is."""
+    from sptnet.errors import Misuse
+
+    if out.is_file():
+        raise Misuse(f"{out} is a file. Give a folder that does not exist yet with --out.")
+    if out.is_dir() and any(out.iterdir()) and not overwrite:
+        raise Misuse(f"{out} is not empty. Go on with --resume, replace it with --overwrite, or give another --out.")
+
+
+Begun = tuple["Plan", "LoadedData", Mapping[str, str]]
+
+
+def _first_round(out: Path, changes: list[str], method: str | None, minutes: float | None, report: bool) -> Begun:
+    from sptnet.discovery import AUTO, given_keys, make_settings, plan_for, read_images
+    from sptnet.experiment import refuse_among_images
+
+    config = make_settings(AUTO, changes)
+    refuse_among_images(out, config.data.folder)
+    config, data = read_images(config)
+    plan = plan_for(config, data, out, minutes, method, given_keys(changes), report)
+    _tell_plan(plan, data)
+    return plan, data, {}
+
+
+def _another_round(
+    earlier: Path,
+    out: Path,
+    changes: list[str],
+    method: str | None,
+    minutes: float | None,
+    choose: bool,
+    report: bool,
+) -> Begun:
+    """With the earlier settings, unless told otherwise, or the earlier run had no labels to learn from."""
+    from sptnet.discovery import change_settings, given_keys, plan_for
+    from sptnet.errors import Misuse
+    from sptnet.experiment import refuse_among_images
+    from sptnet.plan import PLANNED
+    from sptnet.rounds import LABELS, labels_text, next_round, read_round
+
+    if any(change.startswith("data.labels=") for change in changes):
+        raise Misuse("--continue takes its labels from the edits of the earlier run. Leave --labels out.")
+    if out.resolve() == earlier.resolve():
+        raise Misuse(f"the new round would replace {earlier}, which it builds on. Give another --out.")
+    found = next_round(earlier, out)
+    config = change_settings(found.config, changes)
+    refuse_among_images(out, config.data.folder)
+    data = read_round(config, found.labels)
+    given = set(given_keys(changes))
+    if method is None and minutes is None and not choose and found.had_labels:
+        method, given = config.method, given | PLANNED
+    plan = plan_for(config, data, out, minutes, method, given, report)
+    print(f"another round on {earlier}: it starts with {len(found.labels):,} labels", flush=True)
+    _tell_plan(plan, data)
+    return plan, data, {LABELS: labels_text(found.labels)}
+
+
+def _tell_plan(plan: "Plan", data: "LoadedData") -> None:
+    from sptnet.device import choose_compute
+    from sptnet.progress import duration
+    from sptnet.wording import listed
+
+    config, split = plan.config, data.split
+    aside = len(split.test) + len(split.holdout)
+    known = f" of {split.n_known} known categories ({listed(split.known_classes)})" if split.n_known else ""
+    print(
+        f"images: {len(data.pile):,} in {data.pile.name}; {len(split.labelled):,} labelled{known}, "
+        f"{len(split.unlabelled):,} unsorted" + (f", {aside:,} kept aside" if aside else "")
+    )
+    print(f"backbone: {config.backbone.name}; device: {choose_compute(config.device, config.precision).device}")
+    print("plan:")
+    for reason in plan.reasons:
+        print(f"  {reason}")
+    width = max(len(step.what) for step in plan.steps)
+    for step in plan.steps:
+        print(f"  {step.what:<{width}}  about {duration(step.seconds)}")
+    print(f"  {'in all':<{width}}  about {duration(plan.seconds)}", flush=True)
+
+
+def _begin(plan: "Plan", data: "LoadedData", files: Mapping[str, str], out: Path, overwrite: bool) -> None:
+    from sptnet.run_folder import RunFolder
+
+    experiment = _experiment(plan.config, RunFolder(out), data)
+    try:
+        experiment.run(False, overwrite, ["sptnet", *sys.argv[1:]], files)
+    except KeyboardInterrupt:
+        _say_how_to_go_on(out)
+        raise
+    _drop_token_bank(out)
+
+
+def _go_on(out: Path) -> None:
+    from sptnet.run_folder import RunFolder
+
+    run = RunFolder(out)
+    try:
+        _experiment(run.config(), run).run(resume=True)
+    except KeyboardInterrupt:
+        _say_how_to_go_on(out)
+        raise
+    _drop_token_bank(out)
+
+
+def _drop_token_bank(run: Path) -> None:
+    """It may be large, and a finished run has no use for it."""
+    import shutil
+
+    if (run / "tokens").is_dir():
+        shutil.rmtree(run / "tokens")
+
+
+def _experiment(config: "Config", run: "RunFolder", data: "LoadedData | None" = None) -> "Experiment":
+    """On a terminal the bars tell enough; a log gets a line an epoch."""
+    from sptnet.experiment import Experiment
+    from sptnet.progress import console, say
+
+    return Experiment(config, run, data, tell_epoch=(lambda line: None) if console.is_terminal else say)
+
+
+def _say_how_to_go_on(out: Path) -> None:
+    go_on = shlex.join(["sptnet", "discover", "--resume", "--out", str(out)])
+    print(f"stopped; the last whole epoch is kept. Go on with: {go_on}", file=sys.stderr)
+
+
+def _show(run: Path, report: bool, open_it: bool) -> None:
+    """What was found, and what a person may do next."""
+    import webbrowser
+
+    from sptnet.category_table import CATEGORY_COLUMNS, category_rows, describe_categories
+    from sptnet.cli.tables import print_table
+    from sptnet.edits import current
+    from sptnet.report import write_report
+    from sptnet.report.overview import sentence
+
+    page = write_report(run) if report else None
+    found = current(run)
+    described = describe_categories(found)
+    print_table(f"categories of {run}", CATEGORY_COLUMNS, category_rows(described), lefts=2)
+    print(f"found: {sentence(found, described)}")
+    if page is not None:
+        print(f"report: {page}")
+    print("next:")
+    new = next((category.name for category in described if category.is_new and category.size), found.names[0])
+    for words in (
+        ["edit", str(run), "rename", new, "NAME"],
+        ["discover", "--continue", str(run), "--out", f"{run}-2"],
+        ["export", str(run), "--as", "links", "--to", f"{run}-sorted"],
+    ):
+        print(f"  {shlex.join(['sptnet', *words])}")
+    if page is not None and open_it and not webbrowser.open(page.absolute().as_uri()):
+        print("no browser was found. Open the report by hand.")

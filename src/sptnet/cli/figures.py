@@ -1,0 +1,45 @@
+"""`sptnet figures`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def figures(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Finished runs, shown side by side.")],
+    out: Annotated[Path, typer.Option(help="The folder to write PNG and PDF files in.")] = Path("figures"),
+    only: Annotated[str, typer.Option(help="Some of tsne,attention,prompts,accuracy; all if not given.")] = "",
+    image: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="An image whose attention is shown, by its id in predictions.csv. Repeatable."),
+    ] = None,
+    patch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROW,COLUMN", help="Where attention starts from, from 1,1 at the top left; else the middle."
+        ),
+    ] = None,
+    share: Annotated[
+        float | None,
+        typer.Option(help="Share of the patches in red; 0.1 for the class token and 0.6 for a patch if not given."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace figures of the same names.")] = False,
+) -> None:
+    """Draw runs for a paper: t-SNE, attention maps, prompts, accuracy against a setting. Runs are only read."""
+    from sptnet.device import choose_compute
+    from sptnet.figures import FILES, Wishes, write_figures
+    from sptnet.figures.attention_maps import parse_patch
+
+    wishes = Wishes(
+        only=[name.strip() for name in only.split(",")] if only else tuple(FILES),
+        images=image or (),
+        patch=None if patch is None else parse_patch(patch),
+        share=share,
+    )
+    written = write_figures(runs, out, wishes, choose_compute(device), overwrite)
+    for file in written.files:
+        print(file)
+    for reason in written.left_out:
+        print(f"left out: {reason}")

@@ -1,0 +1,25 @@
+"""`sptnet report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="A finished run.")],
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="The page to write; report.html in the run.")] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    without_model: Annotated[
+        bool, typer.Option("--no-model-pictures", help="Leave prompts and attention out: the model is not loaded.")
+    ] = False,
+) -> None:
+    """Write one page about a run, as edited: what was found, a map, the curves; categories can be corrected in it."""
+    import webbrowser
+
+    from sptnet.report import write_report
+
+    page = write_report(run, out, model_pictures=not without_model)
+    print(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB)")
+    if open_it and not webbrowser.open(page.absolute().as_uri()):
+        print("no browser was found. Open the page by hand.")

@@ -1,0 +1,114 @@
+"""What `sptnet discover` and `CategoryDiscoverer` share: settings, images, and a plan made for this machine."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sptnet.backbone import EMBEDDED, build_backbone
+from sptnet.config import BackboneSettings, Config
+from sptnet.costs import PileFacts
+from sptnet.data import LoadedData, load_pile, resolve_n_categories, split_pile
+from sptnet.device import choose_compute
+from sptnet.errors import Misuse
+from sptnet.pile import Pile
+from sptnet.plan import Plan, check_wishes, make_plan
+from sptnet.progress import Say, say
+from sptnet.recipe_book import apply_setting, make_config, parse_toml, recipe_text
+from sptnet.speed import measure_speed
+
+DEFAULT_BACKBONE = BackboneSettings().name
+AUTO = "auto"
+WAYS_OUT = (
+    "Ways out: connect to the network and try again; give a local weights file with --weights FILE; or, for small "
+    f"drawings, take the backbone that comes with sptnet: --backbone {EMBEDDED}. (In Python: weights=..., backbone=...)"
+)
+ALL_LABELLED = (
+    "every image is labelled, so there is nothing to discover. Put the unsorted images in a folder called unlabelled "
+    "(or name yours with --unlabelled). To hide categories for an experiment instead, use sptnet train with --set "
+    "data.known_classes=N."
+)
+
+
+def make_settings(backbone: str, changes: Iterable[str]) -> Config:
+    """Settings with `key=value` changes; the embedded backbone brings the learning rates that were found for it."""
+    changes = list(changes)
+    name = next((text.partition("=")[2] for text in reversed(changes) if _key(text) == "backbone.name"), backbone)
+    name = DEFAULT_BACKBONE if name == AUTO else name.strip("\"'")
+    values: dict[str, Any] = {}
+    if name == EMBEDDED:
+        digits = parse_toml(recipe_text("digits"), "digits")
+        values = {section: digits[section] for section in digits if section not in ("method", "data")}
+    values.setdefault("backbone", {})["name"] = name
+    values["n_categories"] = AUTO
+    for change in changes:
+        apply_setting(values, change)
+    return make_config(values, "the options")
+
+
+def given_keys(changes: Iterable[str]) -> frozenset[str]:
+    """The settings that somebody has chosen, which no plan changes."""
+    return frozenset(_key(change) for change in changes)
+
+
+def epoch_changes(epochs: int | None) -> list[str]:
+    """`--epochs`: of whichever method; of SPTNet, of each of its stages."""
+    return [] if epochs is None else [f"{stage}.epochs={epochs}" for stage in ("gcd", "simgcd", "sptnet")]
+
+
+def _key(change: str) -> str:
+    return change.partition("=")[0].strip()
+
+
+def change_settings(config: Config, changes: Iterable[str]) -> Config:
+    """Whole settings with `key=value` changes on top."""
+    values = config.model_dump()
+    for change in changes:
+        apply_setting(values, change)
+    return make_config(values, "the options")
+
+
+def read_images(config: Config, tell: Say = say) -> tuple[Config, LoadedData]:
+    """The images of the folder and who is labelled; the settings say so if nobody is."""
+    pile, unreadable = load_pile(config.data, tell)
+    config = with_known_classes(config, pile)
+    return config, LoadedData(pile, split_pile(config.data, pile), unreadable)
+
+
+def with_known_classes(config: Config, pile: Pile) -> Config:
+    """Settings for a pile that may have no labels at all; one that is sorted already is refused."""
+    if config.data.known_classes is not None or config.data.split is not None:
+        return config
+    labels = pile.labels[~pile.test]
+    if (labels >= 0).all():
+        raise Misuse(ALL_LABELLED)
+    return config.changed(data={"known_classes": 0}) if (labels < 0).all() else config
+
+
+def plan_for(
+    config: Config,
+    data: LoadedData,
+    out: Path,
+    minutes: float | None = None,
+    method: str | None = None,
+    given: Iterable[str] = (),
+    report: bool = True,
+) -> Plan:
+    """A plan for these images on this machine, whose speed is measured first."""
+    settings, split = config.backbone, data.split
+    check_wishes(minutes, method, split.n_known)  # before time is spent
+    if config.n_categories != "auto":
+        resolve_n_categories(config.n_categories, config.category_factor, split)
+    backbone = build_backbone(settings.name, settings.weights, settings.image_size, ways_out=WAYS_OUT)
+    compute = choose_compute(config.device, config.precision)
+    speed = measure_speed(backbone, compute, data.pile.sources, config.views.crop_ratio, config.head)
+    facts = PileFacts(len(data.pile), len(split.labelled), len(split.unlabelled), split.n_known, free_disk(out))
+    return make_plan(config, facts, speed, minutes, method, frozenset(given), report)
+
+
+def free_disk(place: Path) -> int:
+    """Bytes left where a folder is or will be."""
+    place = place.absolute()
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free

@@ -1,0 +1,214 @@
+"""`CategoryDiscoverer`: category discovery with the interface of scikit-learn."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sptnet.category_table import describe_categories
+from sptnet.config import Config
+from sptnet.data import LoadedData, split_pile
+from sptnet.device import choose_compute
+from sptnet.discovery import epoch_changes, given_keys, make_settings, plan_for, read_images, with_known_classes
+from sptnet.errors import Misuse
+from sptnet.estimator_inputs import as_images, as_pile, label_names, seed_from
+from sptnet.experiment import Experiment
+from sptnet.found import read_found
+from sptnet.metrics import split_accuracy
+from sptnet.model_folder import load_model
+from sptnet.predictor import Predictor
+from sptnet.progress import console, say
+from sptnet.readable import drop_unreadable
+from sptnet.recipe_book import toml_value
+from sptnet.run_folder import RunFolder
+from sptnet.scoring import Outputs
+
+Floats = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+
+
+class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
+    """Recognises known categories and finds new ones among images of which some are labelled.
+
+    `fit(X, y)` takes as X a folder, a list of paths, arrays (images x height x width x channels, or a list), Pillow
+    images, tensors, or a torch Dataset of images or of (image, label). y holds a name or a whole number for each image,
+    and -1, None or NaN where it is not known. A folder has no y: the names of its sub-folders are the labels.
+
+    Parameters
+    ----------
+    method : "sptnet", "simgcd", "gcd", "kmeans", or "auto" for what the time allows; only kmeans does without labels
+    n_categories : known and new ones together, or "auto" to estimate the number
+    backbone : a timm name, "sptnet_digits_vit", or "auto" for DINO ViT-B/16
+    device : "auto", "cpu", "cuda", "cuda:N" or "mps"
+    random_state : whole number, RandomState or None
+    weights : file with weights of the backbone, instead of a download
+    epochs : epochs of training, for SPTNet of each of its two stages; as many as fit into the time if not given
+    minutes : the time there is; 30 on a CPU and 240 on a GPU if not given
+    settings : any other settings by their key, such as {"training.batch_size": 64}
+    out : run directory to write, which all commands of sptnet understand; if not given, nothing is left on disk
+    verbose : whether to tell the plan and show progress
+
+    Attributes
+    ----------
+    labels_ : category of every image by the model, an index into `classes_`, in the order of X
+    probabilities_ : images x categories
+    embedding_ : images x features, rows of length one
+    classes_ : names of the categories: the known ones first, in sorted order (numbers by value), so that the k-th known
+        class has index k; then new-1, new-2 and so on. Whole numbers in y become names: 7 is "7".
+    n_categories_, n_known_ : how many there are, and how many of them were known
+    categories_ : size, certainty, representatives and more of each category, in the order of `classes_`
+    images_ : name of every image in the order of X; in a folder, images that cannot be read are left out
+    plan_ : what was done and why
+    run_ : the run directory, or None
+    """
+
+    def __init__(
+        self,
+        method: str = "sptnet",
+        n_categories: int | str = "auto",
+        backbone: str = "auto",
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+        *,
+        weights: str | Path | None = None,
+        epochs: int | None = None,
+        minutes: float | None = None,
+        settings: Mapping[str, Any] | None = None,
+        out: str | Path | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.n_categories = n_categories
+        self.backbone = backbone
+        self.device = device
+        self.random_state = random_state
+        self.weights = weights
+        self.epochs = epochs
+        self.minutes = minutes
+        self.settings = settings
+        self.out = out
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Iterable[Any] | None = None) -> Self:  # noqa: N803
+        """Discover the categories of X; y holds the labels, -1, None or NaN where there is none."""
+        changes = self._changes()
+        config = make_settings(self.backbone, changes)
+        with self._told():
+            config, data = self._read(config, X, y)
+            if self.out is not None:
+                self._fit_into(Path(self.out), config, data, changes)
+            else:
+                with TemporaryDirectory(prefix="sptnet-") as folder:
+                    self._fit_into(Path(folder) / "run", config, data, changes)
+        self.run_ = None if self.out is None else Path(self.out)
+        return self
+
+    def fit_predict(self, X: Any, y: Iterable[Any] | None = None, **kwargs: Any) -> Ids:  # noqa: N803
+        """The category of every image of X."""
+        return self.fit(X, y, **kwargs).labels_
+
+    def fit_transform(self, X: Any, y: Iterable[Any] | None = None, **fit_params: Any) -> Floats:  # noqa: N803
+        """The feature of every image of X."""
+        return self.fit(X, y, **fit_params).embedding_
+
+    def predict(self, X: Any) -> Ids:  # noqa: N803
+        """The category of each image, an index into `classes_`."""
+        return self._outputs(X).categories
+
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
+        """Images x categories."""
+        return self._outputs(X).probabilities
+
+    def transform(self, X: Any) -> Floats:  # noqa: N803
+        """The feature of each image, of length one."""
+        return self._outputs(X).unit_features
+
+    def score(self, X: Any, y: Iterable[Any]) -> float:  # noqa: N803
+        """Accuracy under the best one-to-one matching of categories and classes; images without a label count not."""
+        names = label_names(y, len(as_images(X).sources))
+        predicted = self.predict(X)
+        labelled = np.array([name is not None for name in names])
+        if not labelled.any():
+            raise Misuse("y has no label to compare with. Give the class of at least one image.")
+        order = {name: i for i, name in enumerate([*self.classes_, *sorted({*filter(None, names)} - {*self.classes_})])}
+        truth = np.array([order[name] for name in names if name is not None])
+        return split_accuracy(truth, predicted[labelled], range(self.n_known_)).all
+
+    def _changes(self) -> list[str]:
+        seed = seed_from(self.random_state)
+        values: dict[str, Any] = {"n_categories": self.n_categories, "device": self.device, "seed": seed}
+        if self.weights is not None:
+            values["backbone.weights"] = str(Path(self.weights).absolute())
+        if self.epochs is not None and (isinstance(self.epochs, bool) or not self.epochs >= 1):
+            raise Misuse(f"epochs is {self.epochs!r}. Give a whole number of at least 1, or None.")
+        changes = [f"{key}={_text(value)}" for key, value in values.items()]
+        changes += epoch_changes(self.epochs)
+        return [*changes, *(f"{key}={_text(value)}" for key, value in (self.settings or {}).items())]
+
+    def _read(self, config: Config, X: Any, y: Iterable[Any] | None) -> tuple[Config, LoadedData]:  # noqa: N803
+        if isinstance(X, str | Path):
+            if y is not None:
+                raise Misuse(
+                    "the labels of a folder are the names of its sub-folders. Leave y out, or give paths as X."
+                )
+            return read_images(config.changed(data={"folder": str(Path(X).resolve())}))
+        images = as_images(X)
+        labels = images.labels if y is None else y
+        n = len(images.sources)
+        names = [None] * n if labels is None else label_names(labels, n)
+        if None not in names:
+            raise Misuse(
+                "every image is labelled, so there is nothing to discover. Give -1, None or NaN in y for images whose "
+                "category is not known."
+            )
+        pile = as_pile(images, names)
+        unreadable = drop_unreadable(pile, max_share=1.0)[1]
+        if unreadable:
+            raise unreadable[0]
+        config = with_known_classes(config, pile)
+        return config, LoadedData(pile, split_pile(config.data, pile), [])
+
+    def _fit_into(self, folder: Path, config: Config, data: LoadedData, changes: list[str]) -> None:
+        method = None if self.method == "auto" else self.method
+        plan = plan_for(config, data, folder, self.minutes, method, given_keys(changes), report=False)
+        for reason in plan.reasons:
+            say(reason)
+        experiment = Experiment(plan.config, RunFolder(folder), data)
+        experiment.run(command=["CategoryDiscoverer.fit"])
+        outputs, found = experiment.outputs_of_all, read_found(folder)
+        model, card = load_model(folder)
+        self._predictor = Predictor(model, card, choose_compute(config.device, config.precision))
+        self.labels_, self.probabilities_ = outputs.categories, outputs.probabilities
+        self.embedding_ = outputs.unit_features
+        self.classes_ = np.array(found.names)
+        self.n_categories_, self.n_known_ = len(found.names), found.n_known
+        self.categories_ = describe_categories(replace(found, features=self.embedding_))
+        self.images_, self.plan_ = found.ids, plan
+
+    def _outputs(self, X: Any) -> Outputs:  # noqa: N803
+        check_is_fitted(self)
+        with self._told():
+            return self._predictor.outputs(list(as_images(X).sources))
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        before = console.quiet
+        console.quiet = before or not self.verbose
+        try:
+            yield
+        finally:
+            console.quiet = before
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    plain = value.item() if isinstance(value, np.generic) else value
+    return toml_value(list(plain) if isinstance(plain, tuple) else plain)

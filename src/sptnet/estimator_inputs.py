@@ -1,0 +1,148 @@
+"""Images and labels as Python programs have them, turned into a pile."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from sptnet.errors import Misuse
+from sptnet.images import find_images
+from sptnet.pile import UNKNOWN, Pile
+from sptnet.views import Source
+
+
+@dataclass(frozen=True)
+class Images:
+    sources: tuple[Source, ...]
+    labels: list[Any] | None
+    """One for each image where they came with a label, as from a Dataset."""
+
+
+def as_images(X: Any) -> Images:  # noqa: N803
+    """From a folder, paths, arrays, Pillow images, tensors, or a Dataset of images or of (image, label)."""
+    if isinstance(X, str | Path):
+        return Images(tuple(_in_folder(Path(X))), None)
+    if isinstance(X, Dataset):
+        return _from_dataset(X)
+    if isinstance(X, np.ndarray | Tensor) and X.ndim not in (3, 4) and not (X.ndim == 1 and _is_text(X)):
+        raise Misuse(f"X has the shape {tuple(X.shape)}. Give images x height x width, with channels as a fourth axis.")
+    if not isinstance(X, Iterable):
+        raise Misuse(f"X is {type(X).__name__}. Give a folder, a list of images, an array of images, or a Dataset.")
+    sources = tuple(as_source(image) for image in X)
+    if not sources:
+        raise Misuse("X has no images. Give at least one.")
+    return Images(sources, None)
+
+
+def as_source(image: Any) -> Source:
+    """One image in a form that can be read; tensors have their channels first, floats from 0 to 1."""
+    if isinstance(image, str):
+        return Path(image)
+    if isinstance(image, Tensor):
+        values = image.detach().cpu()
+        values = values.permute(1, 2, 0) if values.ndim == 3 else values
+        return values.numpy()
+    if isinstance(image, Path | Image.Image | np.ndarray):
+        return image
+    raise Misuse(f"an image in X is {type(image).__name__}. Give paths, arrays, tensors or Pillow images.")
+
+
+def _is_text(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.dtype.kind in "UO"
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise Misuse(f"there is no folder {folder}. Give a folder of images; a single image goes into a list.")
+    paths = find_images(folder)
+    if not paths:
+        raise Misuse(f"no images found in {folder}/. Give a folder that holds images.")
+    return paths
+
+
+def _from_dataset(dataset: Dataset[Any]) -> Images:
+    if not hasattr(dataset, "__len__") or len(dataset) == 0:
+        raise Misuse("X is a Dataset without images or without a length. Give one that has both.")
+    items = [dataset[i] for i in range(len(dataset))]
+    if all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
+        return Images(tuple(as_source(image) for image, _ in items), [_plain(label) for _, label in items])
+    return Images(tuple(as_source(item) for item in items), None)
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, Tensor | np.generic) else label
+
+
+def label_names(y: Iterable[Any], n_images: int) -> list[str | None]:
+    """The name of every label; None for -1, None, NaN and an empty text."""
+    values = [_plain(label) for label in (y.tolist() if isinstance(y, np.ndarray | Tensor) else y)]
+    if len(values) != n_images:
+        raise Misuse(f"y has {len(values)} labels but X has {n_images} images. Give one for each image.")
+    return [_name(label) for label in values]
+
+
+def _name(label: Any) -> str | None:
+    if label is None or label == "" or label == UNKNOWN or (isinstance(label, float) and math.isnan(label)):
+        return None
+    if isinstance(label, str):
+        return label
+    whole = isinstance(label, int) or (isinstance(label, float) and label.is_integer())
+    if not whole or isinstance(label, bool) or label < 0:
+        raise Misuse(
+            f"y holds {label!r}. Give names or whole numbers from 0, and -1, None or NaN for unlabelled images."
+        )
+    return str(int(label))
+
+
+def sorted_names(names: Iterable[str | None]) -> tuple[str, ...]:
+    """Each once; numbers by their value, before all others."""
+    return tuple(sorted({name for name in names if name is not None}, key=_place))
+
+
+def _place(name: str) -> tuple[bool, int, str]:
+    number = name.isascii() and name.isdecimal()
+    return not number, int(name) if number else 0, name
+
+
+def as_pile(images: Images, names: Sequence[str | None]) -> Pile:
+    """A pile of which the named images are labelled."""
+    classes = sorted_names(names)
+    position = {name: i for i, name in enumerate(classes)}
+    labels = np.array([UNKNOWN if name is None else position[name] for name in names], dtype=np.int64)
+    return Pile(
+        name="images",
+        ids=_ids(images.sources),
+        sources=images.sources,
+        names=classes,
+        labels=labels,
+        given=labels != UNKNOWN,
+        test=np.zeros(len(labels), dtype=np.bool_),
+    )
+
+
+def _ids(sources: Sequence[Source]) -> tuple[str, ...]:
+    """A path is its own id, unless it is there twice; other images have numbers."""
+    paths = [str(source) if isinstance(source, Path) else "" for source in sources]
+    times, width = Counter(paths), len(str(len(sources) - 1))
+    return tuple(path if path and times[path] == 1 else f"image-{i:0{width}d}" for i, path in enumerate(paths))
+
+
+def seed_from(random_state: int | np.random.RandomState | None) -> int:
+    """A whole number is its own seed; a generator is drawn from."""
+    from sklearn.utils import check_random_state
+
+    if isinstance(random_state, Integral) and not isinstance(random_state, bool):
+        if not 0 <= random_state < 2**32 - 1:
+            raise Misuse(f"random_state is {random_state}. Give a whole number from 0 to {2**32 - 2}.")
+        return int(random_state)
+    seed: npt.NDArray[np.int64] = check_random_state(random_state).randint(2**31 - 1)
+    return int(seed)

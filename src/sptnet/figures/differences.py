@@ -1,0 +1,44 @@
+"""In which settings runs differ, what cannot matter left aside."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sptnet.figures.chosen_runs import ChosenRun
+
+KNOWN_CLASSES = "data.known_classes"
+NO_MATTER = {
+    "seed",
+    "device",
+    "data.folder",
+    "sptnet.start_from",
+    "views.workers",
+    "views.cache_mb",
+    "views.bank_folder",
+}
+
+
+def settings_of(run: ChosenRun) -> dict[str, Any]:
+    """Every setting under its full name, such as prompt.width."""
+    return {key: value for key, value in _flat(run.config.model_dump(), "") if key not in NO_MATTER}
+
+
+def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def differing_settings(runs: Sequence[ChosenRun]) -> dict[str, list[Any]]:
+    """The settings in which the runs differ, with the value of each run.
+
+    Known classes count as their number, or by their names where all runs know as many; however the settings put it.
+    """
+    columns = [settings_of(run) for run in runs]
+    known = [sorted(run.known_classes()) for run in runs]
+    numbers = {len(names) for names in known}
+    for column, names in zip(columns, known, strict=True):
+        column[KNOWN_CLASSES] = names if len(numbers) == 1 else len(names)
+    every = {key: [column[key] for column in columns] for key in columns[0]}
+    return {key: values for key, values in every.items() if any(value != values[0] for value in values)}

@@ -1,0 +1,45 @@
+"""The learned prompts of every run, all at one scale, so that strong and weak ones can be told apart."""
+
+from collections.abc import Sequence
+
+from jaxtyping import Float
+from torch import Tensor
+
+from sptnet.errors import SptnetError
+from sptnet.figures.canvas import DPI, Drawn, short
+from sptnet.figures.chosen_runs import ChosenRun
+from sptnet.figures.tiles import Group, tile_sheet
+from sptnet.model_folder import load_model
+from sptnet.model_pictures import COMPOSED, as_picture, prompt_deltas, scale_of
+
+WANTED_PIXELS = 450
+
+
+def draw_prompts(runs: Sequence[ChosenRun]) -> Drawn:
+    """Run by run the parts of its prompts, and all composed."""
+    deltas: dict[str, dict[str, Float[Tensor, "3 height width"]]] = {}
+    left_out = []
+    for run in runs:
+        try:
+            of_run = prompt_deltas(load_model(run.path)[0])
+        except SptnetError as error:
+            left_out.append(f"prompts of {run.label}: {error}")
+            continue
+        if of_run:
+            deltas[run.label] = of_run
+        else:
+            left_out.append(
+                f"prompts of {run.label}: its model has no pixel prompts. Give a run with them, such as one of sptnet."
+            )
+    if not deltas:
+        return Drawn(left_out=left_out)
+    scale = scale_of(delta for of_run in deltas.values() for title, delta in of_run.items() if title != COMPOSED)
+    groups = [
+        Group(short(label), [title], [[as_picture(delta, scale)]])
+        for label, of_run in deltas.items()
+        for title, delta in of_run.items()
+    ]
+    pixels = next(iter(next(iter(deltas.values())).values())).shape[-1]
+    side = max(1, round(WANTED_PIXELS / pixels)) * pixels / DPI  # a pixel of the prompt is a whole number of pixels
+    note = f"grey: 0; darkest to lightest: ±{scale:.2g} in normalised pixel values"
+    return Drawn({"prompts": tile_sheet(groups, side, note, crisp=True)}, left_out)

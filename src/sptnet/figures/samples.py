@@ -1,0 +1,89 @@
+"""Which images a figure shows: those asked for, or a few of different classes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sptnet.data import read_pile
+from sptnet.errors import Misuse, SptnetError
+from sptnet.figures.chosen_runs import ChosenRun
+from sptnet.images import UnreadableImage, read_image
+from sptnet.pile import UNKNOWN, Pile
+from sptnet.seeds import seed_of
+from sptnet.views import Source
+from sptnet.wording import first_three, printable
+
+N_SAMPLES = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    sources: list[Source]
+    problems: list[str]
+    """Why the images of some runs could not be looked through."""
+
+
+def find_samples(runs: Sequence[ChosenRun], asked: Sequence[str]) -> Samples:
+    """The images asked for, each from the first run that has it; else a few of the first run that can be read.
+
+    None where no run's images can be read.
+    """
+    problems: list[str] = []
+    piles = _piles(runs, problems)
+    first = next(piles, None)
+    if first is None:
+        return Samples([], problems)
+    if not asked:
+        chosen = pick(first)
+        if not chosen:
+            problems.append(f"no image of {printable(first.name)} can be read. Repair them, or give a run of others.")
+        return Samples([first.sources[i] for i in chosen], problems)
+    found: dict[str, Source] = {}
+    for pile in (first, *piles):
+        wanted = set(asked) - found.keys()
+        found |= {id_: source for id_, source in zip(pile.ids, pile.sources, strict=True) if id_ in wanted}
+    missing = [printable(id_) for id_ in asked if id_ not in found]
+    if missing:
+        raise Misuse(
+            f"there is no image {first_three(missing)} in the runs{''.join(f' ({problem})' for problem in problems)}. "
+            f"Give ids as in the first column of predictions.csv, such as --image {printable(first.ids[0])}."
+        )
+    return Samples([found[id_] for id_ in asked], problems)
+
+
+def _piles(runs: Sequence[ChosenRun], problems: list[str]) -> Iterator[Pile]:
+    """The images of every run, the same ones once."""
+    seen = []
+    for run in runs:
+        if run.config.data in seen:
+            continue
+        seen.append(run.config.data)
+        try:
+            pile = read_pile(run.config.data)
+        except SptnetError as error:
+            problems.append(f"the images of {run.label}: {error}")
+            continue
+        yield pile
+
+
+def pick(pile: Pile, n: int = N_SAMPLES) -> list[int]:
+    """A few readable images by a fixed draw, of different classes where known; test images only if need be."""
+    draw = sorted(range(len(pile)), key=lambda i: (bool(pile.test[i]), seed_of("figures", ascii(pile.ids[i]))))
+    chosen: list[int] = []
+    taken: set[int] = set()
+    for i in draw:
+        label = int(pile.labels[i])
+        if len(chosen) == n:
+            break
+        if (label == UNKNOWN or label not in taken) and _readable(pile.sources[i]):
+            chosen.append(i)
+            taken.add(label)
+    return chosen
+
+
+def _readable(source: Source) -> bool:
+    """A run skips images that cannot be read, and so do its figures."""
+    try:
+        read_image(source)
+    except UnreadableImage:
+        return False
+    return True

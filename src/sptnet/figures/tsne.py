@@ -1,0 +1,98 @@
+"""t-SNE of the features of runs: a panel a run, the same images in each."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Float
+
+from sptnet.edits import current
+from sptnet.errors import SptnetError
+from sptnet.figures.canvas import Drawn
+from sptnet.figures.chosen_runs import ChosenRun
+from sptnet.figures.panels import Panel, plot
+from sptnet.found import DROPPED, Found
+from sptnet.progress import tracker
+from sptnet.seeds import seed_of
+
+MOST_POINTS, MOST_CLASSES, LEAST_POINTS = 2000, 20, 10
+PERPLEXITY = 30.0
+MARKS = "● known classes   ▲ new classes"
+
+
+@dataclass(frozen=True, eq=False)
+class Coloured:
+    """What a run found, and the class that each of its images is coloured by."""
+
+    label: str
+    found: Found
+    names: dict[str, str]
+    """By id: the truth where it is known, else the category; images that a person dropped are not in it."""
+    known: frozenset[str]
+
+    def panel(self, ids: Sequence[str]) -> Panel:
+        row = {id_: i for i, id_ in enumerate(self.found.ids)}
+        rows = [row[id_] for id_ in ids]
+        by_truth = all(self.found.truth[i] is not None for i in rows)
+        return Panel(self.label, [self.names[i] for i in ids], self.known, by_truth, embed(self.found.features[rows]))
+
+
+def draw_tsne(runs: Sequence[ChosenRun]) -> Drawn:
+    coloured, left_out = [], []
+    for run in runs:
+        try:
+            coloured.append(_colour(run))
+        except SptnetError as error:
+            left_out.append(f"tsne of {run.label}: {error}")
+    if not coloured:
+        return Drawn(left_out=left_out)
+    first = coloured[0]
+    shared = {id_: name for id_, name in first.names.items() if all(id_ in each.names for each in coloured)}
+    if len(shared) < LEAST_POINTS:
+        reason = (
+            f"the runs have {len(shared)} images in common, but it takes {LEAST_POINTS}. Give runs of the same data."
+        )
+        return Drawn(left_out=[*left_out, f"tsne: {reason}"])
+    ids = choose_images(shared, first.known)
+    shown, there = len({shared[id_] for id_ in ids}), len(set(shared.values()))
+    note = MARKS if shown == there else f"{MARKS} ({shown} of {there} classes)"
+    track: Callable[..., Iterable[Coloured]] = tracker("t-SNE")
+    panels = [each.panel(ids) for each in track(coloured, total=len(coloured))]
+    return Drawn({"tsne": plot(panels, note)}, left_out)
+
+
+def _colour(run: ChosenRun) -> Coloured:
+    found = current(run.path)
+    names = {
+        id_: truth or found.names[category]
+        for id_, truth, category in zip(found.ids, found.truth, found.category.tolist(), strict=True)
+        if category != DROPPED
+    }
+    return Coloured(run.label, found, names, frozenset({*run.known_classes(), *found.names[: found.n_known]}))
+
+
+def choose_images(names: dict[str, str], known: frozenset[str]) -> list[str]:
+    """At most 2000 images by a fixed draw, of at most 20 classes: the largest, known and new ones in equal number."""
+    sizes = Counter(names.values())
+    by_size = sorted(sizes, key=lambda name: (-sizes[name], name))
+    old, new = [name for name in by_size if name in known], [name for name in by_size if name not in known]
+    n_old = min(len(old), max(MOST_CLASSES // 2, MOST_CLASSES - len(new)))
+    shown = {*old[:n_old], *new[: MOST_CLASSES - n_old]}
+    inside = [id_ for id_, name in names.items() if name in shown]
+    drawn = set(sorted(inside, key=lambda id_: seed_of("t-sne", ascii(id_)))[:MOST_POINTS])
+    return [id_ for id_ in inside if id_ in drawn]
+
+
+def embed(features: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n 2"]:
+    """Places in the plane; on one thread, because more would add numbers up in another order every time."""
+    from sklearn.manifold import TSNE  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    if np.ptp(features, axis=0).max() == 0:
+        return np.zeros((len(features), 2), dtype=np.float32)
+    tsne = TSNE(perplexity=min(PERPLEXITY, (len(features) - 1) / 3), init="pca", random_state=0)
+    with threadpool_limits(1):
+        places: npt.NDArray[np.float32] = tsne.fit_transform(features)
+    return places

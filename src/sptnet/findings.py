@@ -1,0 +1,162 @@
+"""What a checked folder leaves to be desired, each a sentence that says what to do about it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sptnet.check import ELONGATED, SHORT_SIDE, Duplicates, FolderCheck
+from sptnet.images import UnreadableImage
+from sptnet.readable import too_many_unreadable
+from sptnet.wording import listed, printable
+
+# With fewer images, each is more than a fifth of all that is known of its category, so that one odd or mislabelled
+# image decides what is learnt; and a batch seldom holds two, which the contrast between labels needs.
+LEAST_LABELLED = 5
+MOST_UNEVEN = 10
+
+
+@dataclass(frozen=True)
+class Finding:
+    about: str
+    sentence: str
+    examples: tuple[str, ...] = ()
+    stops: bool = False
+    """Whether training cannot go on."""
+
+
+def findings_of(check: FolderCheck) -> list[Finding]:
+    """The gravest first; empty where there is nothing to complain of."""
+    found = [*_unreadable(check), *_labels(check), *_duplicates(check), *_categories(check), *_sizes(check)]
+    return sorted(found, key=lambda finding: not finding.stops)
+
+
+def can_train(findings: Sequence[Finding]) -> bool:
+    return not any(finding.stops for finding in findings)
+
+
+def _unreadable(check: FolderCheck) -> Iterator[Finding]:
+    if check.unreadable:
+        problems = [UnreadableImage(image.name, image.reason) for image in check.unreadable]
+        refusal = too_many_unreadable(problems, check.images, check.max_unreadable)
+        skipped = f"{_images(problems)} cannot be read and will be skipped. Repair or remove what matters."
+        examples = tuple(f"{printable(image.name)}: {image.reason}" for image in check.unreadable)
+        yield Finding("unreadable", refusal or skipped, examples, stops=refusal is not None)
+    if check.heic_left_out:
+        files = f"{check.heic_left_out:,} HEIC {'file is' if check.heic_left_out == 1 else 'files are'}"
+        yield Finding("heic", f"{files} left out. Install sptnet[heic] to read such files.")
+
+
+def _labels(check: FolderCheck) -> Iterator[Finding]:
+    labelled = [category for category in check.categories if category.labelled]
+    if not labelled:
+        yield Finding(
+            "no labels",
+            "no training image has a label, so the images can only be clustered. To have categories recognised, sort "
+            "some images into one sub-folder per category, or give a labels file.",
+        )
+    elif check.unsorted == 0 and check.labels_are_given:
+        yield Finding(
+            "nothing unsorted",
+            "every readable training image has a label, so there is nothing to discover. Add images without one.",
+            stops=True,
+        )
+    elif check.unsorted == 0:
+        yield Finding(
+            "nothing unsorted",
+            "every image is sorted, so there is nothing to discover. Put unsorted images beside the category "
+            "folders or, for an experiment, name the known classes with --set data.known_classes=5.",
+        )
+    if len(labelled) == 1:
+        yield Finding(
+            "one category",
+            f"only the category {printable(labelled[0].name)} has labels, so the number of categories cannot be "
+            "estimated. Label a second category, or give the number yourself with --set n_categories=N.",
+        )
+
+
+def _duplicates(check: FolderCheck) -> Iterator[Finding]:
+    kinds = (("exact duplicates", check.same_bytes), ("near duplicates", check.same_look))
+    # Exact before near, but what misleads before what is only there twice.
+    for about, groups in kinds:
+        torn = [group for group in groups if len(group.labels) > 1]
+        if torn:
+            yield Finding(
+                f"{about}: labels",
+                f"{_groups(torn, about)} with different labels. "
+                + (
+                    "Keep one image of each, under its right label."
+                    if groups is check.same_bytes
+                    else "Look at them: one label may be wrong."
+                ),
+                tuple(_named(group, with_labels=True) for group in torn),
+            )
+    for about, groups in kinds:
+        leaked = [group for group in groups if group.in_labelled_and_test and len(group.labels) < 2]
+        if leaked:
+            yield Finding(
+                f"{about}: test",
+                f"{_groups(leaked, about)} in both the labelled and the test images, which flatters the scores. "
+                "Remove them from one of the two.",
+                tuple(_named(group) for group in leaked),
+            )
+    for about, groups in kinds:
+        rest = [group for group in groups if len(group.labels) < 2 and not group.in_labelled_and_test]
+        if rest:
+            extra = [image for group in rest for image in group.images[1:]]
+            yield Finding(
+                about,
+                f"{_groups(rest, about)} elsewhere, {_images(extra)} too many. "
+                "They count more than others; remove them if that is not wanted.",
+                tuple(_named(group) for group in rest),
+            )
+
+
+def _categories(check: FolderCheck) -> Iterator[Finding]:
+    labelled = [category for category in check.categories if category.labelled]
+    few = [category for category in labelled if category.labelled < LEAST_LABELLED]
+    if few:
+        yield Finding(
+            "small categories",
+            f"{listed([category.name for category in few])} "
+            f"{'has' if len(few) == 1 else 'have'} fewer than {LEAST_LABELLED} labelled images, too few to learn from. "
+            "Label more of them, or leave them unsorted to be discovered.",
+        )
+    enough = [category for category in labelled if category.labelled >= LEAST_LABELLED]
+    if enough:
+        most, least = (choose(enough, key=lambda c: c.labelled) for choose in (max, min))
+        if most.labelled > MOST_UNEVEN * least.labelled:
+            yield Finding(
+                "uneven categories",
+                f"the labelled categories are very uneven: {printable(most.name)} has {most.labelled:,} images, "
+                f"{printable(least.name)} {least.labelled:,}. Label more of the small ones, or unsort some of the "
+                "large ones.",
+            )
+
+
+def _sizes(check: FolderCheck) -> Iterator[Finding]:
+    if check.small:
+        yield Finding(
+            "small images",
+            f"{_images(check.small)} with a side of less than {SHORT_SIDE} pixels. Enlarging shows no more detail; "
+            "use larger versions if there are any.",
+            tuple(map(printable, check.small)),
+        )
+    if check.elongated:
+        yield Finding(
+            "elongated images",
+            f"{_images(check.elongated)} with one side over {ELONGATED} times the other. Only the middle is looked at; "
+            "cut out what matters.",
+            tuple(map(printable, check.elongated)),
+        )
+
+
+def _images(items: Sequence[object]) -> str:
+    return f"{len(items):,} {'image' if len(items) == 1 else 'images'}"
+
+
+def _groups(groups: Sequence[Duplicates], about: str) -> str:
+    return f"{len(groups):,} {'group' if len(groups) == 1 else 'groups'} of {about}"
+
+
+def _named(group: Duplicates, with_labels: bool = False) -> str:
+    labels = f" ({listed(group.labels)})" if with_labels else ""
+    return listed(group.images, most=4) + labels

@@ -1,0 +1,280 @@
+"""From the pile, the speed of the machine and the time there is to a method and its schedule, with reasons."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sptnet.config import Config
+from sptnet.costs import Costs, PileFacts
+from sptnet.errors import Misuse
+from sptnet.methods import METHODS
+from sptnet.progress import duration
+from sptnet.speed import Speed, scaled_border
+
+CPU_MINUTES, GPU_MINUTES = 30.0, 240.0
+BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2)
+LEAST_BATCHES = 4  # an epoch, if the pile allows
+LEAST_EPOCHS, MOST_EPOCHS = 20, 200  # SimGCD and GCD; 200 are published
+LEAST_STEPS = 600  # docs/results.md: with as many, SimGCD is above k-means on every set of real images tried
+# SPTNet's prompts begin as noise. With 40 steps it ends below the SimGCD model it starts from (docs/results.md); its
+# prompts alone warm up for 1,000 steps. 5,000 are five times that, and a tenth of what is published for CUB.
+SPTNET_SIMGCD_EPOCHS, SPTNET_LEAST_STEPS, SPTNET_MOST_EPOCHS = 100, 5000, 1000
+BANKS = (8, 4, 2)  # with a single view an image, the two views of a step would be one
+DISK_SHARE, FILL_SHARE = 0.5, 0.5  # of the free disk and of the time that a bank may take
+PLANNED = frozenset(
+    {
+        *("training.batch_size", "training.evaluate_every", "views.bank", "prompt.border", "sptnet.counter"),
+        *("gcd.epochs", "simgcd.epochs", "sptnet.epochs"),
+    }
+)
+"""The settings that a plan chooses."""
+NAMES = {"kmeans": "k-means", "gcd": "GCD", "simgcd": "SimGCD", "sptnet": "SPTNet"}
+
+
+@dataclass(frozen=True)
+class Step:
+    what: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    config: Config
+    steps: tuple[Step, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(step.seconds for step in self.steps)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Epochs of SimGCD's or GCD's training, then of SPTNet's; and the views of the token bank."""
+
+    epochs: int = 0
+    sptnet_epochs: int = 0
+    bank: int = 0
+
+
+def make_plan(
+    config: Config,
+    pile_facts: PileFacts,
+    speed: Speed,
+    minutes: float | None = None,
+    method: str | None = None,
+    given: Collection[str] = (),
+    report: bool = True,
+) -> Plan:
+    """The best method that the time allows, or as asked; keys in `given`, such as simgcd.epochs, stay as they are.
+
+    `report` says whether a report will be written.
+    """
+    check_wishes(minutes, method, pile_facts.known)
+    return _Planner(config, pile_facts, speed, minutes, frozenset(given), report).plan(method)
+
+
+def check_wishes(minutes: float | None, method: str | None, n_known: int) -> None:
+    """Refuses what no plan can be made for."""
+    if method is not None and method not in METHODS:
+        raise Misuse(f"unknown method {method!r}. Use auto or one of: {', '.join(METHODS)}.")
+    if minutes is not None and not minutes > 0:
+        raise Misuse(f"minutes is {minutes:g}. Give a number above 0.")
+    if n_known == 0 and method not in (None, "kmeans"):
+        raise Misuse(
+            f"no image has a label, but {NAMES[method]} learns from labels. Label some images, or cluster them with "
+            "the method kmeans."
+        )
+
+
+def batch_size_for(n_images: int) -> int:
+    """The largest that leaves an epoch some batches."""
+    return next((size for size in BATCH_SIZES if n_images >= LEAST_BATCHES * size), 2)
+
+
+class _Planner:
+    def __init__(
+        self,
+        config: Config,
+        facts: PileFacts,
+        speed: Speed,
+        minutes: float | None,
+        given: frozenset[str],
+        report: bool,
+    ) -> None:
+        if "training.batch_size" not in given:
+            config = config.changed(training={"batch_size": batch_size_for(facts.training)})
+        self.config, self.facts, self.speed, self.given = config, facts, speed, given
+        self.costs = Costs(config, facts, speed)
+        self.minutes = minutes or (CPU_MINUTES if speed.device == "cpu" else GPU_MINUTES)
+        self.time = "1 minute" if self.minutes == 1 else f"{self.minutes:g} minutes"
+        self.report = self.costs.report() if report else 0.0
+        self.fixed = self.costs.counting() + self.costs.sorting() + self.report
+        self.budget = 60 * self.minutes - self.fixed
+        self.reasons: list[str] = []
+
+    def plan(self, asked: str | None) -> Plan:
+        method, schedule = self._choose() if asked is None else self._as_asked(asked)
+        config = self._settings(method, schedule)
+        steps = self._steps(method, schedule)
+        total = sum(step.seconds for step in steps)
+        if total > 60 * self.minutes * 1.05:
+            self.reasons.append(
+                f"This will take about {duration(total)}, but the time is {self.time}: "
+                + ("nothing is quicker." if asked is None else "fewer epochs or the method auto would be quicker.")
+            )
+        return Plan(config, tuple(steps), tuple(self.reasons))
+
+    def _choose(self) -> tuple[str, Schedule]:
+        if self.facts.known == 0:
+            self.reasons.append(
+                "No image has a label, so the images are clustered by k-means: categories are groups that look alike."
+            )
+            return "kmeans", Schedule()
+        self._note_full_disk()
+        worth = {"sptnet": self._least_sptnet(SPTNET_SIMGCD_EPOCHS, SPTNET_LEAST_STEPS), "simgcd": self._least_raw()}
+        for method, least in worth.items():
+            schedule = self._longest(method, least) if self._is_worth_it(method, least) else None
+            if schedule is not None:
+                self.reasons.append(self._describe(method, schedule))
+                return method, schedule
+            self.reasons.append(self._why_not(method, least))
+        self.reasons.append("K-means on the features of the backbone trains nothing, so it is chosen.")
+        return "kmeans", Schedule()
+
+    def _as_asked(self, method: str) -> tuple[str, Schedule]:
+        if method == "kmeans":
+            self.reasons.append("K-means, as asked.")
+            return method, Schedule()
+        self._note_full_disk()
+        least = self._least_raw(method) if method != "sptnet" else self._least_sptnet(LEAST_EPOCHS, LEAST_STEPS)
+        schedule = self._longest(method, least) or replace(least, bank=self._banks()[-1])
+        self.reasons.append(self._describe(method, schedule, ", as asked"))
+        if not self._is_worth_it(method, schedule):
+            self.reasons.append(
+                f"With {self._sptnet_steps(schedule):,} steps SPTNet may end below the SimGCD model it starts from, "
+                "because its prompts begin as noise. More time or epochs help, or the method simgcd."
+            )
+        return method, schedule
+
+    def _is_worth_it(self, method: str, schedule: Schedule) -> bool:
+        """Whether SPTNet has the steps, or all of the published epochs."""
+        long = schedule.sptnet_epochs >= SPTNET_MOST_EPOCHS or self._sptnet_steps(schedule) >= SPTNET_LEAST_STEPS
+        return method != "sptnet" or long
+
+    def _sptnet_steps(self, schedule: Schedule) -> int:
+        return schedule.sptnet_epochs * self.costs.batches
+
+    def _why_not(self, method: str, least: Schedule) -> str:
+        if not self._is_worth_it(method, least):
+            return f"SPTNet is left out: {self._sptnet_steps(least):,} steps do not get past its noisy start."
+        needs = duration(self.fixed + self._seconds(method, replace(least, bank=self._banks()[-1])))
+        why = "to get past its noisy start" if method == "sptnet" else "to be worth it"
+        return f"{NAMES[method]} would need about {needs} {why}, but the time is {self.time}."
+
+    def _longest(self, method: str, least: Schedule) -> Schedule | None:
+        """The longest schedule that fits, all stages at the same share of their published length."""
+        key = "gcd.epochs" if method == "gcd" else "simgcd.epochs"
+        most = self._or_given(key, MOST_EPOCHS), self._or_given("sptnet.epochs", SPTNET_MOST_EPOCHS)
+        for bank in self._banks():
+            for percent in range(100, 0, -1):
+                schedule = Schedule(
+                    max(least.epochs, most[0] * percent // 100),
+                    max(least.sptnet_epochs, most[1] * percent // 100) if method == "sptnet" else 0,
+                    bank,
+                )
+                if self._seconds(method, schedule) <= self.budget:
+                    return schedule
+        return None
+
+    def _least_raw(self, method: str = "simgcd") -> Schedule:
+        enough = -(-LEAST_STEPS // self.costs.batches)
+        return Schedule(self._or_given(f"{method}.epochs", min(MOST_EPOCHS, max(LEAST_EPOCHS, enough))))
+
+    def _least_sptnet(self, simgcd_epochs: int, steps: int) -> Schedule:
+        enough = min(SPTNET_MOST_EPOCHS, -(-steps // self.costs.batches))
+        first = self._or_given("simgcd.epochs", max(simgcd_epochs, self._least_raw().epochs))
+        return Schedule(first, self._or_given("sptnet.epochs", enough))
+
+    def _or_given(self, key: str, value: int) -> int:
+        """The user's own value where there is one."""
+        section, name = key.split(".")
+        given: int = getattr(getattr(self.config, section), name)
+        return given if key in self.given else value
+
+    def _banks(self) -> tuple[int, ...]:
+        """Sizes of token banks to try, the largest first; a device that is quick, or a full disk, has none."""
+        if "views.bank" in self.given:
+            return (self.config.views.bank,)
+        room = DISK_SHARE * self.facts.free_disk
+        banks = [bank for bank in BANKS if self.costs.bank_bytes(bank) <= room and self.speed.device == "cpu"]
+        filling = self.facts.training / self.speed.forward
+        quick = [bank for bank in banks if bank * filling <= FILL_SHARE * self.budget]
+        return tuple(quick or banks[-1:] or [0])
+
+    def _note_full_disk(self) -> None:
+        if self.speed.device == "cpu" and self._banks() == (0,) and "views.bank" not in self.given:
+            megabytes = self.costs.bank_bytes(BANKS[-1]) / DISK_SHARE / 1e6
+            self.reasons.append(
+                f"Keeping what the frozen blocks make of the images would need {megabytes:,.0f} MB of free disk; "
+                "without it, training is several times slower."
+            )
+
+    def _seconds(self, method: str, schedule: Schedule) -> float:
+        costs, config = self.costs, self.config
+        seconds = costs.raw_epochs(schedule.epochs, schedule.bank)
+        if method == "gcd":
+            seconds += costs.clustering(config.gcd.n_init)
+        if method == "sptnet":
+            seconds += costs.sptnet_epochs(schedule.sptnet_epochs, schedule.bank)
+        return seconds
+
+    def _describe(self, method: str, schedule: Schedule, why: str = "") -> str:
+        if method == "sptnet":
+            text = (
+                f"SimGCD for {schedule.epochs} epochs, then SPTNet for {schedule.sptnet_epochs}"
+                f"{why or f', which fits into {self.time}'}."
+            )
+        else:
+            text = f"{NAMES[method]} for {schedule.epochs} epochs{why}."
+        if schedule.bank:
+            megabytes = self.costs.bank_bytes(schedule.bank) / 1e6
+            text += (
+                f" The frozen blocks see {schedule.bank} fixed views of each image once; what they make of them is on "
+                f"disk while it trains ({megabytes:,.0f} MB)."
+            )
+        return text
+
+    def _settings(self, method: str, schedule: Schedule) -> Config:
+        """The whole configuration; nothing is scored on the way, as that takes time and needs the truth."""
+        stage = "gcd" if method == "gcd" else "simgcd"
+        wanted: dict[str, Any] = {
+            f"{stage}.epochs": schedule.epochs or None,
+            "sptnet.epochs": schedule.sptnet_epochs or None,
+            "views.bank": schedule.bank,
+            "prompt.border": scaled_border(self.speed.image_size),
+            "training.evaluate_every": max(1, schedule.epochs, schedule.sptnet_epochs),
+        }
+        if method == "sptnet" and self.costs.batches < 2 * self.config.sptnet.k:
+            wanted["sptnet.counter"] = "continuous"  # else the model's turn would never come, or too seldom
+        changes: dict[str, dict[str, Any]] = {}
+        for key, value in wanted.items():
+            section, name = key.split(".")
+            if key not in self.given and value is not None:
+                changes.setdefault(section, {})[name] = value
+        return self.config.changed(**changes).model_copy(update={"method": method})
+
+    def _steps(self, method: str, schedule: Schedule) -> list[Step]:
+        costs = self.costs
+        steps = [Step("look at all images and count the categories", costs.counting())]
+        if method == "kmeans":
+            steps.append(Step("cluster", costs.clustering(self.config.kmeans.n_init)))
+        elif method != "sptnet":
+            steps.append(Step(f"train {NAMES[method]}, {schedule.epochs} epochs", self._seconds(method, schedule)))
+        else:
+            first = costs.raw_epochs(schedule.epochs, schedule.bank)
+            then = self._seconds(method, schedule) - first
+            steps.append(Step(f"train SimGCD, {schedule.epochs} epochs", first))
+            steps.append(Step(f"train SPTNet, {schedule.sptnet_epochs} epochs", then))
+        steps += [Step("sort all images", costs.sorting()), Step("write the report", self.report)]
+        return [step for step in steps if step.seconds > 0]

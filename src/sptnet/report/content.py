@@ -1,0 +1,57 @@
+"""What the script of the page works with, as plain data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sptnet.category_table import Category
+from sptnet.found import Found
+from sptnet.report.embedding import ImageMap
+from sptnet.report.overview import display_order, doubtful_ids, member_order
+from sptnet.wording import printable
+
+
+def page_data(found: Found, categories: Sequence[Category], images: Sequence[int], on_map: ImageMap) -> dict[str, Any]:
+    """Categories in the order of display, their images by number on the page; names exactly, and as they are shown.
+
+    A name that can be shown as it is stands there once.
+    """
+    number = {image: i for i, image in enumerate(images)}
+    position = {id_: i for i, id_ in enumerate(found.ids)}
+    order = display_order(categories)
+    place = {categories[index].name: i for i, index in enumerate(order)}
+    members, doubtful = member_order(found, categories), doubtful_ids(categories)
+
+    def entry(index: int) -> dict[str, Any]:
+        category = categories[index]
+        return {
+            "name": category.name,
+            **({} if category.name.isprintable() else {"shown": printable(category.name)}),
+            "new": category.is_new,
+            "size": category.size,
+            "certainty": _rounded(category.mean_certainty),
+            "cohesion": _rounded(category.cohesion),
+            "nearest": None if category.nearest_known is None else place[category.nearest_known],
+            "doubtful": len(category.doubtful),
+            "representatives": [number[i] for id_ in category.representatives if (i := position[id_]) in number],
+            "members": [number[i] for i in members[index] if i in number],
+        }
+
+    return {
+        "categories": [entry(index) for index in order],
+        "images": {
+            "id": [found.ids[i] for i in images],
+            "shown": {number[i]: printable(found.ids[i]) for i in images if not found.ids[i].isprintable()},
+            "certainty": [round(float(found.certainty[i]), 3) for i in images],
+            "doubtful": [int(found.ids[i] in doubtful) for i in images],
+        },
+        "dropped": int((found.category < 0).sum()),
+        "map": {
+            "image": [number[i] for i in on_map.images.tolist()],
+            "x": on_map.places[:, 0].tolist(),
+            "y": on_map.places[:, 1].tolist(),
+        },
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

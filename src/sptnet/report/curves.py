@@ -1,0 +1,76 @@
+"""Which charts a run has: the number of categories it was told or guessed, its losses, its scores."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sptnet.errors import Failure
+from sptnet.report.chart import Chart, Line
+
+SCORES = {"all": "All", "old": "Old", "new": "New"}
+LOSSES = {
+    "info_nce": "InfoNCE",
+    "supervised_contrastive": "supervised contrast",
+    "self_distillation": "self-distillation",
+    "cross_entropy": "cross-entropy",
+    "mean_entropy_gap": "gap to the highest mean entropy",
+}
+STAGES = {"simgcd": "SimGCD", "sptnet": "SPTNet", "gcd": "GCD"}
+
+
+def count_chart(file: Path) -> Chart | None:
+    """The curve behind an estimated number of categories; None where the number was given."""
+    if not file.is_file():
+        return None
+    try:
+        estimate = json.loads(file.read_text(encoding="utf-8"))
+        lines = {"score": "score", "labelled_accuracy": "accuracy of labelled images", "silhouette": "silhouette"}
+        number, (low, high) = estimate["n_categories"], estimate["interval"]
+        return Chart(
+            title=f"{number} categories; {low} to {high} are plausible",
+            x_label="number of categories tried",
+            lines=tuple(
+                Line(name, _points((trial["n_categories"], trial[key]) for trial in estimate["curve"]))
+                for key, name in lines.items()
+            ),
+            mark=(number, f"estimate: {number}"),
+            band=(low, high),
+            note=f"Found by the rule called {estimate['method']}. The shaded band is the plausible range.",
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failure(f"{file} is damaged ({error!r}). Move it away to write the page without that curve.") from error
+
+
+def training_charts(metrics: list[dict[str, Any]]) -> list[Chart]:
+    """For every stage the scores over its epochs and, phase by phase, the losses."""
+    charts: list[Chart] = []
+    for stage in dict.fromkeys(line["stage"] for line in metrics):
+        lines = [line for line in metrics if line["stage"] == stage]
+        called = STAGES.get(stage, stage)
+        charts += [chart for chart in [_score_chart(called, lines)] if chart.lines]
+        for phase in dict.fromkeys(phase for line in lines for phase in line["losses"]):
+            charts.append(_loss_chart(called, phase, [line for line in lines if phase in line["losses"]]))
+    return charts
+
+
+def _score_chart(stage: str, lines: list[dict[str, Any]]) -> Chart:
+    scored = [
+        (line["epoch"], line["scores"]["unlabelled"]) for line in lines if line.get("scores", {}).get("unlabelled")
+    ]
+    curves = [Line(name, _points((epoch, scores[key]) for epoch, scores in scored)) for key, name in SCORES.items()]
+    return Chart(f"{stage}: accuracy", "epoch", tuple(curve for curve in curves if curve.points), percent=True)
+
+
+def _loss_chart(stage: str, phase: str, lines: list[dict[str, Any]]) -> Chart:
+    parts = dict.fromkeys(part for line in lines for part in line["losses"][phase])
+    ordered = sorted(parts, key=lambda part: part != "total")
+    curves = [
+        Line(LOSSES.get(part, part), _points((line["epoch"], line["losses"][phase].get(part)) for line in lines))
+        for part in ordered
+    ]
+    return Chart(f"{stage}: loss of the {phase} phase", "epoch", tuple(curve for curve in curves if curve.points))
+
+
+def _points(pairs: Any) -> tuple[tuple[float, float], ...]:
+    """A value that was not finite has been written as null, and is left out."""
+    return tuple((x, y) for x, y in pairs if y is not None)

@@ -1,0 +1,61 @@
+"""What a run was: the settings, versions and times that a reader asks for, and how to do it again."""
+
+import shlex
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sptnet.config import Config
+from sptnet.progress import duration
+from sptnet.wording import printable
+
+METHODS = {"kmeans": "k-means", "gcd": "GCD", "simgcd": "SimGCD", "sptnet": "SPTNet"}
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    rows: tuple[tuple[str, str], ...]
+    unreadable: tuple[tuple[str, str], ...]
+    """Images that could not be read when the run began, each with the reason."""
+    command: str
+    repeat: str
+
+
+def run_facts(run: Path, config: Config, facts: dict[str, Any]) -> RunFacts:
+    """Of older or unfinished runs some facts are missing, and left out."""
+    data = facts.get("data", {})
+    parts = {name: data.get(name) for name in ("labelled", "unlabelled", "holdout", "test")}
+    size = config.backbone.image_size
+    rows = {
+        "method": METHODS.get(config.method, config.method),
+        "data": data.get("name"),
+        "images": ", ".join(f"{n:,} {name}" for name, n in parts.items() if n),
+        "backbone": config.backbone.name + (f" at {size} pixels" if size else ""),
+        "weights": config.backbone.weights,
+        "prompts": config.prompt.kind if config.method == "sptnet" else None,
+        "categories": f"{config.n_categories}",
+        "seed": f"{facts.get('seed', config.seed)}",
+        "device": ", ".join(facts[key] for key in ("device", "precision") if key in facts),
+        "versions": ", ".join(f"{name} {number}" for name, number in facts.get("versions", {}).items()),
+        "began": _moment(facts.get("started")),
+        "ended": _moment(facts.get("finished")),
+        "took": duration(facts["seconds"]) if "seconds" in facts else None,
+    }
+    unreadable = tuple((printable(item["image"]), printable(item["reason"])) for item in data.get("unreadable", []))
+    return RunFacts(
+        rows=tuple((name, printable(value)) for name, value in rows.items() if value),
+        unreadable=unreadable,
+        command=printable(shlex.join(facts.get("command", []))),
+        repeat=printable(shlex.join(["sptnet", "train", str(run.absolute() / "config.toml"), "--out", "runs/again"])),
+    )
+
+
+def edit_command(run: Path) -> str:
+    """What a person types to take over the edits made on the page."""
+    return printable(shlex.join(["sptnet", "edit", str(run.absolute()), "apply", "edits.json"]))
+
+
+def _moment(text: str | None) -> str | None:
+    """An ISO time as people read it, with its zone."""
+    return None if text is None else datetime.fromisoformat(text).strftime("%d %B %Y, %H:%M (UTC%z)").lstrip("0")

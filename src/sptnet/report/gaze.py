@@ -1,0 +1,74 @@
+"""The attention of a few images, packed small: of every weight only the tenth of the patches it belongs to."""
+
+import base64
+import io
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Float, UInt8
+from PIL import Image
+
+from sptnet.attention import Attention
+from sptnet.report.thumbnails import as_uri
+
+MOST_BYTES = 4_000_000
+
+
+def tenths(weights: Float[np.ndarray, "*rows patches"]) -> UInt8[np.ndarray, "*rows patches"]:
+    """0 for the tenth of the patches that is attended most, 9 for the tenth attended least; of equal ones the earlier.
+
+    So the top 10 % are the zeros and the top 60 % all below 6, both rounded up to whole patches.
+    """
+    n = weights.shape[-1]
+    order = np.argsort(-weights, axis=-1, kind="stable")
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.broadcast_to(np.arange(n), order.shape), axis=-1)
+    tenth: npt.NDArray[np.uint8] = (10 * ranks // n).astype(np.uint8)
+    return tenth
+
+
+def packed(values: UInt8[np.ndarray, "..."]) -> str:
+    """Two numbers a byte, the first in its upper half, compressed, as base64."""
+    flat = values.reshape(-1)
+    even = np.pad(flat, (0, len(flat) % 2))
+    return base64.b64encode(zlib.compress((even[0::2] << 4 | even[1::2]).tobytes(), 9)).decode()
+
+
+def gaze_data(views: Sequence[tuple[str, Sequence[Attention]]], images: Sequence[int], most: int = MOST_BYTES) -> Any:
+    """For the page: per image its picture and, by name of the view ("with prompts"), the packed tenths of each head.
+
+    If all together would be too large, fewer images come, or one with the rows of the class token alone.
+    """
+    whole = [_entry(views, number, image, None) for number, image in enumerate(images)]
+    while len(whole) > 1 and _size(whole) > most:
+        whole.pop()
+    if _size(whole) > most:
+        return [_entry(views, number, image, 1) for number, image in enumerate(images)]
+    return whole
+
+
+def _entry(
+    views: Sequence[tuple[str, Sequence[Attention]]], number: int, image: int, rows: int | None
+) -> dict[str, Any]:
+    first = views[0][1][number]
+    return {
+        "image": image,
+        "picture": as_uri(_webp(first.image)),
+        "grid": first.grid,
+        "heads": first.heads.shape[0],
+        "rows": first.heads.shape[1] if rows is None else rows,
+        "views": [{"name": name, "tenths": packed(tenths(found[number].heads[:, :rows]))} for name, found in views],
+    }
+
+
+def _size(entries: list[dict[str, Any]]) -> int:
+    return sum(len(view["tenths"]) for entry in entries for view in entry["views"])
+
+
+def _webp(pixels: npt.NDArray[np.uint8]) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, format="WEBP", quality=80)
+    return stream.getvalue()

@@ -1,0 +1,23 @@
+"""Where the images of a run are now."""
+
+from pathlib import Path
+
+from sptnet.config import Data
+from sptnet.data import read_pile
+from sptnet.errors import SptnetError
+from sptnet.found import Found
+from sptnet.progress import Say
+from sptnet.views import Source
+
+
+def image_sources(found: Found, settings: Data, tell: Say) -> list[Source | None]:
+    """A file or the pixels of every image; None for those that are not there any more."""
+    if all(found.sources):
+        return [Path(source) for source in found.sources if source is not None]
+    try:
+        pile = read_pile(settings)
+    except SptnetError as error:
+        tell(f"the page comes without pictures: {error}")
+        return [None] * len(found)
+    source_of = dict(zip(pile.ids, pile.sources, strict=True))
+    return [source_of.get(id_) for id_ in found.ids]

@@ -1,0 +1,72 @@
+"""What the model itself has to show: its learned prompts, and where it looks in a few images."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+from sptnet.attention import last_block_attention
+from sptnet.category_table import Category
+from sptnet.device import choose_compute
+from sptnet.errors import Failure
+from sptnet.found import Found
+from sptnet.images import UnreadableImage, read_image
+from sptnet.model_folder import load_model
+from sptnet.model_pictures import prompt_pictures
+from sptnet.report.gaze import gaze_data
+from sptnet.report.thumbnails import as_uri
+from sptnet.views import Source
+
+SAMPLES = 4
+
+
+@dataclass(frozen=True)
+class ModelViews:
+    prompts: tuple[tuple[str, str], ...] = ()
+    """Title and data address of each picture."""
+    gaze: tuple[dict[str, Any], ...] = ()
+
+
+def model_views(
+    run: Path, found: Found, categories: Sequence[Category], sources: Sequence[Source | None]
+) -> ModelViews:
+    """Pictures of the prompts and the attention for up to four images, with prompts and without."""
+    try:
+        model, card = load_model(run)
+    except Failure as error:
+        raise Failure(f"{error} To write the page without pictures of the model, add --no-model-pictures.") from error
+    prompts = tuple((picture.title, as_uri(picture.png, "png")) for picture in prompt_pictures(model))
+    images = sample_images(found, categories, sources)
+    if not images:
+        return ModelViews(prompts)
+    chosen = [source for i in images if (source := sources[i]) is not None]
+    compute = choose_compute("cpu", "float32")
+    with_prompts = last_block_attention(model, chosen, card.crop_ratio, compute)
+    views = [("with prompts" if model.group("prompt") else "", with_prompts)]
+    if model.group("prompt"):
+        views.append(("without prompts", last_block_attention(model, chosen, card.crop_ratio, compute, prompted=False)))
+    return ModelViews(prompts, tuple(gaze_data(views, images)))
+
+
+def sample_images(found: Found, categories: Sequence[Category], sources: Sequence[Source | None]) -> list[int]:
+    """The best readable representative of the largest categories, new and known ones in turn."""
+    position = {id_: i for i, id_ in enumerate(found.ids)}
+    by_size = sorted((category for category in categories if category.size), key=lambda category: -category.size)
+    new = [category for category in by_size if category.is_new]
+    known = [category for category in by_size if not category.is_new]
+    turns = [category for category in chain.from_iterable(zip_longest(new, known)) if category is not None]
+    images: list[int] = []
+    for category in turns:
+        readable = (i for id_ in category.representatives if _readable(sources[i := position[id_]]))
+        images += [image for image in [next(readable, None)] if image is not None]
+        if len(images) == SAMPLES:
+            break
+    return images
+
+
+def _readable(source: Source | None) -> bool:
+    try:
+        return source is not None and bool(read_image(source).size)
+    except UnreadableImage:
+        return False

@@ -1,0 +1,40 @@
+"""What the page says first: how much there is, and in which order the categories come."""
+
+from collections.abc import Sequence
+
+from sptnet.category_table import Category
+from sptnet.found import Found
+
+
+def sentence(found: Found, categories: Sequence[Category]) -> str:
+    """Such as "8,214 images, 12 known categories, 9 new, 341 doubtful"; only categories that have images count."""
+    filled = [category for category in categories if category.size]
+    n_images = sum(category.size for category in filled)
+    n_known = sum(not category.is_new for category in filled)
+    parts = [
+        f"{n_images:,} {'image' if n_images == 1 else 'images'}",
+        f"{n_known:,} known {'category' if n_known == 1 else 'categories'}",
+        f"{len(filled) - n_known:,} new",
+        f"{sum(len(category.doubtful) for category in filled):,} doubtful",
+    ]
+    n_dropped = len(found) - n_images
+    return ", ".join([*parts, *([f"{n_dropped:,} dropped"] if n_dropped else [])])
+
+
+def display_order(categories: Sequence[Category]) -> list[int]:
+    """New ones first, larger ones first; of equal ones in the order of their names' positions."""
+    return sorted(range(len(categories)), key=lambda i: (not categories[i].is_new, -categories[i].size, i))
+
+
+def member_order(found: Found, categories: Sequence[Category]) -> list[list[int]]:
+    """For every category the positions of its images: the most certain first, the doubtful ones after all others."""
+    doubtful = doubtful_ids(categories)
+    order: list[list[int]] = [[] for _ in categories]
+    for i in sorted(range(len(found)), key=lambda i: (found.ids[i] in doubtful, -float(found.certainty[i]))):
+        if found.category[i] >= 0:
+            order[found.category[i]].append(i)
+    return order
+
+
+def doubtful_ids(categories: Sequence[Category]) -> frozenset[str]:
+    return frozenset(id_ for category in categories for id_ in category.doubtful)

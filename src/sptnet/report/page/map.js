@@ -1,0 +1,152 @@
+// The map: points on a canvas, named and pictured when pointed at or reached with the arrow keys.
+const HUES = 8;
+const CIRCLE = "M-1 0A1 1 0 1 0 1 0A1 1 0 1 0 -1 0Z";
+const DIAMOND = "M0 -1.3L1.3 0L0 1.3L-1.3 0Z";
+const PLUS = "M-1.2 -0.42H-0.42V-1.2H0.42V-0.42H1.2V0.42H0.42V1.2H-0.42V0.42H-1.2Z";
+const TRIANGLE = "M0 -1.25L1.15 0.85H-1.15Z";
+const SQUARE = "M-0.9 -0.9H0.9V0.9H-0.9Z";
+const DOWN = "M0 1.25L1.15 -0.85H-1.15Z";
+// Colour alone does not tell categories apart for everyone: new and known ones have shapes of their own.
+const SHAPES = { known: [CIRCLE, SQUARE, PLUS], new: [TRIANGLE, DIAMOND, DOWN] };
+const plot = byId("plot");
+const points = data.map.image.map((image, i) => ({ image, x: data.map.x[i], y: data.map.y[i], left: 0, top: 0 }));
+let lit = null;
+let chosen = -1;
+
+const shapeOf = (category) => SHAPES[category.isNew ? "new" : "known"][Math.floor(category.key / HUES) % 3];
+const visible = (point) => !state.dropped.has(point.image);
+
+function colours() {
+  const probe = make("span", { hidden: true });
+  document.body.append(probe);
+  const found = [];
+  for (const name of [...Array(HUES).keys()].map((i) => `--c${i}`).concat("--ink", "--panel")) {
+    probe.style.color = `var(${name})`;
+    found.push(getComputedStyle(probe).color);
+  }
+  probe.remove();
+  return found;
+}
+
+function drawMap() {
+  const ratio = window.devicePixelRatio || 1;
+  const [width, height] = [plot.clientWidth, plot.clientHeight];
+  plot.width = width * ratio;
+  plot.height = height * ratio;
+  const context = plot.getContext("2d");
+  const palette = colours();
+  const room = 26;
+  const [across, down] = [(width - 2 * room) / 1000, (height - 2 * room) / 1000];
+  const scale = Math.min(across, down);
+  const [stretchX, stretchY] = [Math.min(1.6, across / scale), Math.min(1.6, down / scale)];
+  const radius = points.length > 2500 ? 2.6 : points.length > 800 ? 3.4 : 4.6;
+  const paths = new Map(state.categories.map((category) => [category.key, new Path2D(shapeOf(category))]));
+  const order = [...points.keys()].sort((a, b) => isLit(points[a]) - isLit(points[b]));
+  for (const i of order) {
+    const point = points[i];
+    point.left = width / 2 + (point.x - 500) * scale * stretchX;
+    point.top = height / 2 + (point.y - 500) * scale * stretchY;
+    if (!visible(point)) continue;
+    const key = state.categoryOf[point.image];
+    context.setTransform(ratio * radius, 0, 0, ratio * radius, ratio * point.left, ratio * point.top);
+    context.globalAlpha = isLit(point) ? 0.85 : 0.1;
+    context.fillStyle = palette[key % HUES];
+    context.fill(paths.get(key));
+  }
+  context.globalAlpha = 1;
+  if (chosen >= 0) {
+    const point = points[chosen];
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.beginPath();
+    context.arc(point.left, point.top, radius + 5, 0, 7);
+    context.lineWidth = 2.5;
+    context.strokeStyle = palette[HUES];
+    context.stroke();
+  }
+}
+
+const isLit = (point) => lit === null || state.categoryOf[point.image] === lit;
+
+function choose(index, aloud = false) {
+  if (index === chosen) return;
+  chosen = index;
+  const tip = byId("tip");
+  tip.hidden = index < 0;
+  drawMap();
+  if (index < 0) return;
+  const { image, left, top } = points[index];
+  const category = state.byKey.get(state.categoryOf[image]);
+  const certainty = `certainty ${share(data.images.certainty[image])}`;
+  const small = [imageName(image), certainty].map((text) => make("span", { text }));
+  tip.replaceChildren(picture(image), make("b", { text: category.shown }), ...small);
+  const [width, height] = [tip.offsetWidth, Math.max(tip.offsetHeight, 215)];
+  tip.style.left = `${left + 16 + width > plot.clientWidth ? Math.max(4, left - 16 - width) : left + 16}px`;
+  tip.style.top = `${Math.min(Math.max(4, top - height / 2), Math.max(4, plot.clientHeight - height - 4))}px`;
+  if (aloud) byId("tip-words").textContent = `${category.shown}: ${imageName(image)}, ${certainty}`;
+}
+
+function nearest(left, top, fits, most = Infinity) {
+  let [best, least] = [-1, most];
+  points.forEach((point, i) => {
+    const distance = Math.hypot(point.left - left, point.top - top);
+    if (distance < least && visible(point) && isLit(point) && fits(point)) [best, least] = [i, distance];
+  });
+  return best;
+}
+
+plot.addEventListener("pointermove", (event) => choose(nearest(event.offsetX, event.offsetY, () => true, 16)));
+plot.addEventListener("pointerdown", (event) => choose(nearest(event.offsetX, event.offsetY, () => true, 22)));
+plot.addEventListener("pointerleave", () => choose(-1));
+plot.addEventListener("blur", () => choose(-1));
+plot.addEventListener("click", (event) => {
+  const index = nearest(event.offsetX, event.offsetY, () => true, 16);
+  if (index >= 0 && event.pointerType !== "touch") openMembers(state.categoryOf[points[index].image]);
+});
+plot.addEventListener("keydown", (event) => {
+  const ways = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+  if (event.key in ways) {
+    event.preventDefault();
+    const [x, y] = ways[event.key];
+    const { left, top } = points[chosen] ?? { left: plot.clientWidth / 2, top: plot.clientHeight / 2 };
+    const ahead = (point) => {
+      const along = (point.left - left) * x + (point.top - top) * y;
+      return along > 0.5 && along >= Math.abs((point.left - left) * y + (point.top - top) * x);
+    };
+    const next = nearest(left, top, chosen < 0 ? () => true : ahead);
+    if (next >= 0) choose(next, true);
+  } else if (event.key === "Enter" && chosen >= 0) openMembers(state.categoryOf[points[chosen].image]);
+  else if (event.key === "Escape") choose(-1);
+});
+
+function sign(category) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "-1.4 -1.4 2.8 2.8");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", shapeOf(category));
+  path.style.fill = `var(--c${category.key % HUES})`;
+  svg.append(path);
+  return svg;
+}
+
+function drawLegend() {
+  if (lit !== null && !state.byKey.has(lit)) lit = null;
+  byId("legend").replaceChildren(...state.categories.filter((category) => category.size).map((category) => {
+    const pressed = String(lit === category.key);
+    const entry = button("", () => light(category.key), { "aria-pressed": pressed, "data-key": category.key });
+    const size = make("small", { text: numbers.format(category.size) });
+    entry.append(sign(category), make("span", { text: category.shown }), size);
+    return make("li", {}, entry);
+  }));
+}
+
+function light(key) {
+  lit = lit === key ? null : key;
+  for (const entry of document.querySelectorAll("#legend button")) {
+    entry.setAttribute("aria-pressed", String(Number(entry.dataset.key) === lit));
+  }
+  drawMap();
+}
+
+watchers.push(() => { chosen = -1; byId("tip").hidden = true; }, drawLegend, drawMap);
+new ResizeObserver(drawMap).observe(plot);

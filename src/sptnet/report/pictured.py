@@ -1,0 +1,26 @@
+"""Which images the page shows: all of a small pile, of a large one those worth a look."""
+
+from collections.abc import Iterable, Sequence
+
+from sptnet.category_table import Category
+from sptnet.found import Found
+
+ALL_UP_TO = 5_000
+"""More images than these are not all shown."""
+CHOSEN = 3_000
+"""Of a large pile, about so many representatives and doubtful images in all categories together."""
+
+
+def pictured_images(found: Found, categories: Sequence[Category], also: Iterable[int] = ()) -> list[int]:
+    """Positions of the images on the page, ascending; dropped ones are left out."""
+    kept = [i for i in range(len(found)) if found.category[i] >= 0]
+    if len(kept) <= ALL_UP_TO:
+        return kept
+    position = {id_: i for i, id_ in enumerate(found.ids)}
+    each = max(2, CHOSEN // max(1, sum(category.size > 0 for category in categories)))
+    chosen = set(also)
+    for category in categories:
+        best = category.representatives[: (each + 1) // 2]
+        rest = [id_ for id_ in category.doubtful if id_ not in best]
+        chosen.update(position[id_] for id_ in [*best, *rest[: each - len(best)]])
+    return sorted(chosen)

@@ -1,0 +1,108 @@
+"""Small pictures of many images as data addresses, as good as a given number of bytes allows."""
+
+import base64
+import io
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from sptnet.images import Source, UnreadableImage, glimpse, read_image
+
+TINY = 16
+"""Images of so few pixels are kept as they are."""
+_SAMPLE = 128
+_BATCH = 512
+_QUOTES = len('"",')
+
+
+@dataclass(frozen=True)
+class Level:
+    side: int
+    quality: int
+
+
+LEVELS = tuple(
+    Level(*pair) for pair in ((112, 78), (96, 72), (96, 55), (80, 55), (64, 55), (64, 40), (48, 40), (32, 40), (24, 20))
+)
+
+
+def thumbnails(
+    sources: Sequence[Source | None], budget: int, on_done: Callable[[int], None] = lambda done: None
+) -> list[str | None]:
+    """A data address for every source, None where it cannot be read; together at most `budget` bytes if any level can.
+
+    The finest level that a sample of the images promises is tried first, then coarser ones until all fits.
+    """
+    first = LEVELS.index(promising_level(sources, budget))
+    uris: list[str | None] = []
+    for level in LEVELS[first:]:
+        uris = []
+        for uri in _made(sources, level):
+            uris.append(uri)
+            on_done(len(uris))
+        if total_bytes(uris) <= budget:
+            break
+    return uris
+
+
+def promising_level(sources: Sequence[Source | None], budget: int) -> Level:
+    """The finest level at which all images would fit, going by a sample of them; else the coarsest."""
+    sample = sources[:: max(1, len(sources) // _SAMPLE)]
+    squares = [square for square in (_square(source, LEVELS[0].side) for source in sample) if square is not None]
+    for level in LEVELS[:-1]:
+        size = total_bytes([as_uri(_encoded(square, level)) for square in squares])
+        if size / max(1, len(squares)) * len(sources) <= 0.9 * budget:
+            return level
+    return LEVELS[-1]
+
+
+def total_bytes(uris: Sequence[str | None]) -> int:
+    """What the addresses take in the page's JSON."""
+    return sum(len(uri or "null") + _QUOTES for uri in uris)
+
+
+def as_uri(picture: bytes, kind: str = "webp") -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
+
+
+def _made(sources: Sequence[Source | None], level: Level) -> Iterator[str | None]:
+    def make(source: Source | None) -> str | None:
+        square = _square(source, level.side)
+        return None if square is None else as_uri(_encoded(square, level))
+
+    # In batches, so that an interrupt waits for a few images only.
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for start in range(0, len(sources), _BATCH):
+            yield from pool.map(make, sources[start : start + _BATCH])
+
+
+def _square(source: Source | None, side: int) -> Image.Image | None:
+    """The middle of the image, as the model's own view; never enlarged. None if it cannot be read any more."""
+    if source is None:
+        return None
+    try:
+        image = _opened(source, side)
+    except UnreadableImage:
+        return None  # the page counts and names these
+    short = min(image.size)
+    left, top = (image.width - short) // 2, (image.height - short) // 2
+    square = image.crop((left, top, left + short, top + short))
+    return square if short <= side else square.resize((side, side), Image.Resampling.LANCZOS, reducing_gap=3.0)
+
+
+def _opened(source: Source, side: int) -> Image.Image:
+    if isinstance(source, str | Path):
+        return glimpse(Path(source), str(source), 2 * side)[0]
+    return read_image(source)
+
+
+def _encoded(square: Image.Image, level: Level) -> bytes:
+    stream = io.BytesIO()
+    if square.width > level.side:
+        square = square.resize((level.side, level.side), Image.Resampling.LANCZOS)
+    square.save(stream, format="WEBP", quality=level.quality, method=4, lossless=square.width <= TINY)
+    return stream.getvalue()

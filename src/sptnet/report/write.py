@@ -1,0 +1,94 @@
+"""From a finished run to its page."""
+
+from pathlib import Path
+from typing import Any
+
+from sptnet.category_table import describe_categories
+from sptnet.edits import current, in_force, read_edits
+from sptnet.errors import Misuse
+from sptnet.files import write_text_atomically
+from sptnet.progress import Say, bar, say
+from sptnet.report.confusion import confusion
+from sptnet.report.content import page_data
+from sptnet.report.curves import count_chart, training_charts
+from sptnet.report.embedding import image_map
+from sptnet.report.facts import edit_command, run_facts
+from sptnet.report.images_of_run import image_sources
+from sptnet.report.model_views import ModelViews, model_views
+from sptnet.report.overview import sentence
+from sptnet.report.page import render
+from sptnet.report.pictured import pictured_images
+from sptnet.report.thumbnails import thumbnails
+from sptnet.run_folder import RunFolder
+
+NAME = "report.html"
+BUDGET = 15_000_000
+LEAST_FOR_PICTURES = 1_000_000
+GENERATOR = "sptnet report"
+
+
+def write_report(run: str | Path, out: str | Path | None = None, tell: Say = say, model_pictures: bool = True) -> Path:
+    """Writes the page of a finished run, as edited, and returns its path: RUN/report.html if no other is given.
+
+    Without `model_pictures` the model is not loaded, and prompts and attention are left out.
+    """
+    folder = RunFolder(run)
+    target = _target(folder, out)
+    config, found = folder.config(), current(run)
+    categories = describe_categories(found)
+    sources = image_sources(found, config.data, tell)
+    views = ModelViews()
+    if model_pictures:
+        tell("looking at the model")
+        views = model_views(folder.path, found, categories, sources)
+    tell("drawing the map")
+    on_map = image_map(found)
+    table = confusion(found)
+    also = {*on_map.images.tolist(), *(table.images() if table else ()), *(entry["image"] for entry in views.gaze)}
+    images = pictured_images(found, categories, also)
+    number = {image: i for i, image in enumerate(images)}
+    data = page_data(found, categories, images, on_map)
+    facts = folder.facts()
+    content: dict[str, Any] = {
+        "generator": GENERATOR,
+        "name": facts.get("data", {}).get("name") or folder.path.absolute().name,
+        "sentence": sentence(found, categories),
+        "n_images": sum(category.size for category in categories),
+        "n_pictured": len(images),
+        "n_on_map": len(on_map.images),
+        "empty": [category.name for category in categories if category.size == 0],
+        "count_chart": count_chart(folder.estimate_file),
+        "training": training_charts(folder.metrics()),
+        "scores": facts.get("scores", {}).get("unlabelled"),
+        "confusion": table,
+        "number": number,
+        "place": {found.names.index(entry["name"]): i for i, entry in enumerate(data["categories"])},
+        "names": found.names,
+        "n_edits": len(in_force(read_edits(run))),
+        "prompts": views.prompts,
+        "facts": run_facts(folder.path, config, facts),
+        "edit_command": edit_command(folder.path),
+        "data": data | {"gaze": [entry | {"image": number[entry["image"]]} for entry in views.gaze]},
+    }
+    bare = render(**content, pictures=[], n_missing=0)
+    room = max(LEAST_FOR_PICTURES, BUDGET - len(bare.encode("utf-8", "surrogatepass")) - 1_000)
+    with bar("pictures", len(images)) as update:
+        pictures = thumbnails([sources[i] for i in images], room, update)
+    n_missing = sum(picture is None for picture in pictures)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(target, render(**content, pictures=pictures, n_missing=n_missing))
+    return target
+
+
+def _target(folder: RunFolder, out: str | Path | None) -> Path:
+    """Where to write; a file that is not such a page is never replaced."""
+    if out is None:
+        return folder.path / NAME
+    target = Path(out)
+    if target.is_dir():
+        raise Misuse(f"{target} is a folder. Give the file to write with --out, such as {target / NAME}.")
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise Misuse(f"{target} is not the name of a page. Give a file that ends in .html with --out.")
+    if target.exists() and GENERATOR.encode() not in target.read_bytes()[:2_000]:
+        raise Misuse(f"{target} exists and is no report of sptnet. Give another file with --out.")
+    return target

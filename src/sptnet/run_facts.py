@@ -1,0 +1,51 @@
+"""The facts of a run beside its settings: versions, seed, command, device, what the data were."""
+
+import platform
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+from sptnet.config import Config
+from sptnet.data import LoadedData
+from sptnet.device import Compute
+from sptnet.errors import Misuse
+
+VERSIONS = ("sptnet", "torch", "torchvision", "timm", "numpy")
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def starting_facts(
+    earlier: dict[str, Any],
+    command: Sequence[str],
+    config: Config,
+    compute: Compute,
+    data: LoadedData,
+    fingerprint: str,
+) -> dict[str, Any]:
+    """What run.json holds while a run goes on; `earlier` is what it held before, if the run is resumed."""
+    if earlier and earlier["data"]["fingerprint"] != fingerprint:
+        raise Misuse("the images are not those this run began with. Restore them, or begin again with --overwrite.")
+    split = data.split
+    return earlier | {
+        "status": "running",
+        "started": earlier.get("started", now()),
+        "command": earlier.get("command", list(command)),
+        "seed": config.seed,
+        "device": str(compute.device),
+        "precision": str(compute.dtype).removeprefix("torch."),
+        "versions": {name: version(name) for name in VERSIONS} | {"python": platform.python_version()},
+        "data": {
+            "name": data.pile.name,
+            "fingerprint": fingerprint,
+            "images": len(data.pile),
+            "labelled": len(split.labelled),
+            "unlabelled": len(split.unlabelled),
+            "holdout": len(split.holdout),
+            "test": len(split.test),
+            "unreadable": [{"image": p.name, "reason": p.reason} for p in data.unreadable],
+        },
+    }
