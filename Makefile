@@ -4,18 +4,27 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint browser clean
 
 demo: $(STAMP)
 	$(BIN)/sptnet demo --out runs/demo --overwrite
 
-test: lint
+test: lint browser
 	$(BIN)/python -m pytest -n 2
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The report page is tested in Chromium. Debian has it; elsewhere those tests are skipped and say so.
+browser:
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing chromium for the tests of the report page"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium chromium-driver; } >/dev/null \
+	    || echo "chromium could not be installed: the tests of the report page will be skipped"; \
+	else echo "no chromium and chromedriver found: the tests of the report page will be skipped"; fi
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sptnet needs Python 3.11 or newer: make PYTHON=python3.11")'

@@ -189,6 +189,12 @@ def test_options_reach_the_settings(call: Call, images: Path, tmp_path: Path) ->
     assert read_found(tmp_path / "run").names == ("nought", "one", "new-1", "new-2")
 
 
+def test_a_method_may_be_set_like_anything_else(call: Call, images: Path, tmp_path: Path) -> None:
+    words = ["--set", "method=gcd", "--set", "gcd.epochs=3", "--dry-run"]
+    answer = call("discover", images, "--out", tmp_path / "run", *QUICK, *words)
+    assert "  GCD for 3 epochs, as asked." in answer.out
+
+
 def test_unsorted_images_may_lie_in_another_folder(call: Call, images: Path, tmp_path: Path) -> None:
     answer = call("discover", images, "--out", tmp_path / "run", *QUICK, "--unlabelled", "2", "--dry-run")
     assert "of 3 known categories (0, 1, unlabelled)" in answer.out

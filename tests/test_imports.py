@@ -83,6 +83,7 @@ ORDER = [
     # training, which takes and gives checkpoints, and the folders it fills
     "sptnet.device",
     "sptnet.checkpoint",
+    "sptnet.run_bank",
     "sptnet.training",
     "sptnet.run_folder",
     "sptnet.run_facts",
@@ -98,6 +99,7 @@ ORDER = [
     "sptnet.count_curve",
     "sptnet.count_search",
     "sptnet.estimate",
+    "sptnet.auto_count",
     "sptnet.count_plot",
     "sptnet.scoring",
     "sptnet.categories",
@@ -167,6 +169,7 @@ ORDER = [
     "sptnet.cli.train",
     "sptnet.cli.estimate",
     "sptnet.cli.evaluate",
+    "sptnet.cli.discover_text",
     "sptnet.cli.discover",
     "sptnet.cli.predict",
     "sptnet.cli.edit",

@@ -43,7 +43,9 @@ def choose_compute(device: str = "auto", precision: str = "auto", local_rank: in
 def _choose_device(device: str, local_rank: int) -> torch.device:
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     if device == "auto":
-        return torch.device(f"cuda:{local_rank}" if cuda and local_rank else "cuda" if cuda else "mps" if mps else "cpu")
+        return torch.device(
+            f"cuda:{local_rank}" if cuda and local_rank else "cuda" if cuda else "mps" if mps else "cpu"
+        )
     try:
         chosen = torch.device(device)
     except RuntimeError as error:

@@ -1,7 +1,7 @@
 """What `sptnet discover` and `CategoryDiscoverer` share: settings, images, and a plan made for this machine."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +91,12 @@ def plan_for(
     out: Path,
     minutes: float | None = None,
     method: str | None = None,
-    given: Iterable[str] = (),
+    given: Collection[str] = (),
     report: bool = True,
 ) -> Plan:
     """A plan for these images on this machine, whose speed is measured first."""
     settings, split = config.backbone, data.split
+    method = config.method if method is None and "method" in given else method
     check_wishes(minutes, method, split.n_known)  # before time is spent
     if config.n_categories != "auto":
         resolve_n_categories(config.n_categories, config.category_factor, split)
@@ -103,7 +104,7 @@ def plan_for(
     compute = choose_compute(config.device, config.precision)
     speed = measure_speed(backbone, compute, data.pile.sources, config.views.crop_ratio, config.head)
     facts = PileFacts(len(data.pile), len(split.labelled), len(split.unlabelled), split.n_known, free_disk(out))
-    return make_plan(config, facts, speed, minutes, method, frozenset(given), report)
+    return make_plan(config, facts, speed, minutes, method, given, report)
 
 
 def free_disk(place: Path) -> int:

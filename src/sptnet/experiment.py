@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from sptnet.auto_count import count_categories
 from sptnet.backbone import Backbone, build_backbone
 from sptnet.categories import category_names, write_category_pictures, write_predictions
-from sptnet.checkpoint import Checkpoint, digest, frozen_digest, load_checkpoint, newest_checkpoint, save_checkpoint
+from sptnet.checkpoint import Checkpoint, frozen_digest, load_checkpoint, newest_checkpoint, save_checkpoint
 from sptnet.cluster_head import CentroidHead, ContrastiveHead
 from sptnet.clustering import find_centroids
 from sptnet.config import Clustering, Config, PromptSettings
@@ -22,8 +23,7 @@ from sptnet.data import LoadedData, load_data, resolve_n_categories
 from sptnet.device import choose_compute
 from sptnet.distributed import world
 from sptnet.errors import Failure, Misuse
-from sptnet.estimate import CountEstimate, estimate_n_categories
-from sptnet.features import extract_features
+from sptnet.estimate import CountEstimate
 from sptnet.found import FEATURES, write_features
 from sptnet.head import PrototypeHead
 from sptnet.interrupt import noted_interrupts
@@ -34,6 +34,7 @@ from sptnet.model_folder import ModelCard, load_model, save_model
 from sptnet.phases import StagePlan
 from sptnet.progress import Say, bar, duration, say, tracker
 from sptnet.readable import fingerprint
+from sptnet.run_bank import open_bank
 from sptnet.run_facts import now, starting_facts
 from sptnet.run_folder import RunFolder
 from sptnet.sampler import check_batch_size
@@ -44,8 +45,6 @@ from sptnet.token_bank import TokenBank
 from sptnet.training import EpochReport, StageTrainer, TrainingData
 from sptnet.views import ImageStore, ViewMaker
 from sptnet.wording import listed
-
-TYPICAL_TRIALS = 30  # counts of categories that an estimate tries
 
 
 class Experiment:
@@ -93,33 +92,11 @@ class Experiment:
         self.trained_parameters = 0
 
     def _count_categories(self, config: Config) -> int:
-        """How many there seem to be, by the features of the pre-trained backbone; or as many as the start has."""
+        """How many there seem to be; or as many as the run has that SPTNet starts from."""
         if config.method == "sptnet" and config.sptnet.start_from is not None:
             return len(load_model(config.sptnet.start_from)[1].categories)
-        pile, split = self.data.pile, self.data.split
-        trained_on = np.concatenate([split.labelled, split.unlabelled])
         backbone = self._build_backbone(config)
-        with bar("counting categories", len(trained_on)) as update:
-            features = extract_features(
-                backbone,
-                [pile.sources[i] for i in trained_on],
-                config.views.crop_ratio,
-                self.compute,
-                n_workers(config.views.workers, len(pile)),
-                update,
-                self.world,
-            )
-        labels = np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1)
-        seed = seed_of(config.seed, "count") % 2**32
-        with bar("trying counts", TYPICAL_TRIALS) as update:
-            self.estimate = self.world.from_first(
-                lambda: estimate_n_categories(
-                    features.numpy(),
-                    labels,
-                    random_state=seed,
-                    on_trial=lambda count, tried: update(min(tried, TYPICAL_TRIALS), f"{count} categories"),
-                )
-            )
+        self.estimate = count_categories(config, self.data, backbone, self.compute, self.world)
         low, high = self.estimate.interval
         self.tell(f"there seem to be {self.estimate.n_categories} categories ({low} to {high} are plausible)")
         return self.estimate.n_categories
@@ -229,20 +206,9 @@ class Experiment:
         return TrainingData(self.store, self.maker, labels, split.labelled, split.unlabelled, pile.ids)
 
     def _token_bank(self) -> TokenBank | None:
-        """Opened anew for each stage: SPTNet's raw views find what SimGCD's filled in."""
-        views, backbone = self.config.views, self.model.backbone
-        if views.bank == 0:
-            return None
-        folder = Path(views.bank_folder) if views.bank_folder else self.run_folder.path / "tokens"
-        last_block = f"vit.blocks.{backbone.depth - 1}."
-        weights = {name: value for name, value in backbone.state_dict().items() if not name.startswith(last_block)}
-        blank = torch.zeros(1, 3, *(backbone.pixels.image_size,) * 2, device=self.compute.device)
-        with torch.no_grad():
-            length = backbone.enter_last_block(blank).shape[1]
-        key = f"{digest(weights)} {self.fingerprint} {backbone.pixels} {views.crop_ratio} {views.flip}"
-        n_images = len(self.data.pile)
+        views, backbone, n_images = self.config.views, self.model.backbone, len(self.data.pile)
         return self.world.one_by_one_on_a_machine(
-            lambda: TokenBank(folder, n_images, views.bank, length, backbone.dim, key)
+            lambda: open_bank(views, self.run_folder.path, backbone, n_images, self.fingerprint)
         )
 
     @cached_property

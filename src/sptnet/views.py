@@ -118,8 +118,9 @@ class Batch:
 class EpochBatches(Dataset[Batch]):
     """The batches of one epoch, each with as many random draws of its images as its step needs.
 
-    Every view has a seed of its own, so the result depends on no order of work and on no number of processes. With a token bank the views of an image
-    are V fixed ones, and pixels are made only for `whole` draws and for views that the bank does not hold yet.
+    Every view has a seed of its own, so the result depends on no order of work and on no number of processes. With a
+    token bank the views of an image are V fixed ones, and pixels are made only for `whole` draws and for views that the
+    bank does not hold yet.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
 """The command line. Heavy imports wait inside the verbs, so that help answers at once."""
 
+import os
 import sys
 
 import typer
@@ -58,6 +59,8 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def main() -> None:
     """Runs a verb: 0 for done, 1 for a failure, 2 for misuse, 130 when stopped by Ctrl-C."""
+    if os.environ.get("RANK", "0") != "0":  # of several processes the first one speaks; errors are everybody's
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
         app(prog_name="sptnet")
     except SptnetError as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sptnet.cli.discover_text import show_found, tell_plan
 from sptnet.cli.train import SETTING, as_toml
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def discover(
             return
         _begin(*begun, target, overwrite)
         out = target
-    _show(out, not no_report, open_it)
+    show_found(out, not no_report, open_it)
 
 
 def _place(folder: Path | None, continue_: Path | None, out: Path | None) -> Path:
@@ -126,7 +127,7 @@ def _first_round(out: Path, changes: list[str], method: str | None, minutes: flo
     refuse_among_images(out, config.data.folder)
     config, data = read_images(config)
     plan = plan_for(config, data, out, minutes, method, given_keys(changes), report)
-    _tell_plan(plan, data)
+    tell_plan(plan, data)
     return plan, data, {}
 
 
@@ -159,30 +160,8 @@ def _another_round(
         method, given = config.method, given | PLANNED
     plan = plan_for(config, data, out, minutes, method, given, report)
     print(f"another round on {earlier}: it starts with {len(found.labels):,} labels", flush=True)
-    _tell_plan(plan, data)
+    tell_plan(plan, data)
     return plan, data, {LABELS: labels_text(found.labels)}
-
-
-def _tell_plan(plan: "Plan", data: "LoadedData") -> None:
-    from sptnet.device import choose_compute
-    from sptnet.progress import duration
-    from sptnet.wording import listed
-
-    config, split = plan.config, data.split
-    aside = len(split.test) + len(split.holdout)
-    known = f" of {split.n_known} known categories ({listed(split.known_classes)})" if split.n_known else ""
-    print(
-        f"images: {len(data.pile):,} in {data.pile.name}; {len(split.labelled):,} labelled{known}, "
-        f"{len(split.unlabelled):,} unsorted" + (f", {aside:,} kept aside" if aside else "")
-    )
-    print(f"backbone: {config.backbone.name}; device: {choose_compute(config.device, config.precision).device}")
-    print("plan:")
-    for reason in plan.reasons:
-        print(f"  {reason}")
-    width = max(len(step.what) for step in plan.steps)
-    for step in plan.steps:
-        print(f"  {step.what:<{width}}  about {duration(step.seconds)}")
-    print(f"  {'in all':<{width}}  about {duration(plan.seconds)}", flush=True)
 
 
 def _begin(plan: "Plan", data: "LoadedData", files: Mapping[str, str], out: Path, overwrite: bool) -> None:
@@ -228,32 +207,3 @@ def _experiment(config: "Config", run: "RunFolder", data: "LoadedData | None" = 
 def _say_how_to_go_on(out: Path) -> None:
     go_on = shlex.join(["sptnet", "discover", "--resume", "--out", str(out)])
     print(f"stopped; the last whole epoch is kept. Go on with: {go_on}", file=sys.stderr)
-
-
-def _show(run: Path, report: bool, open_it: bool) -> None:
-    """What was found, and what a person may do next."""
-    import webbrowser
-
-    from sptnet.category_table import CATEGORY_COLUMNS, category_rows, describe_categories
-    from sptnet.cli.tables import print_table
-    from sptnet.edits import current
-    from sptnet.report import write_report
-    from sptnet.report.overview import sentence
-
-    page = write_report(run) if report else None
-    found = current(run)
-    described = describe_categories(found)
-    print_table(f"categories of {run}", CATEGORY_COLUMNS, category_rows(described), lefts=2)
-    print(f"found: {sentence(found, described)}")
-    if page is not None:
-        print(f"report: {page}")
-    print("next:")
-    new = next((category.name for category in described if category.is_new and category.size), found.names[0])
-    for words in (
-        ["edit", str(run), "rename", new, "NAME"],
-        ["discover", "--continue", str(run), "--out", f"{run}-2"],
-        ["export", str(run), "--as", "links", "--to", f"{run}-sorted"],
-    ):
-        print(f"  {shlex.join(['sptnet', *words])}")
-    if page is not None and open_it and not webbrowser.open(page.absolute().as_uri()):
-        print("no browser was found. Open the report by hand.")

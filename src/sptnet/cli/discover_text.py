@@ -1,0 +1,63 @@
+"""What `sptnet discover` tells before and after: the plan, and what was found."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sptnet.data import LoadedData
+    from sptnet.plan import Plan
+
+
+def tell_plan(plan: "Plan", data: "LoadedData") -> None:
+    """What there is, what will be done with it and why, and how long each step takes."""
+    from sptnet.device import choose_compute
+    from sptnet.progress import duration
+    from sptnet.wording import listed, printable
+
+    config, split = plan.config, data.split
+    aside = len(split.test) + len(split.holdout)
+    known = f" of {split.n_known} known categories ({listed(split.known_classes)})" if split.n_known else ""
+    print(
+        f"images: {len(data.pile):,} in {printable(data.pile.name)}; {len(split.labelled):,} labelled{known}, "
+        f"{len(split.unlabelled):,} unsorted" + (f", {aside:,} kept aside" if aside else "")
+    )
+    print(f"backbone: {config.backbone.name}; device: {choose_compute(config.device, config.precision).device}")
+    print("plan:")
+    for reason in plan.reasons:
+        print(f"  {reason}")
+    width = max(len(step.what) for step in plan.steps)
+    for step in plan.steps:
+        print(f"  {step.what:<{width}}  about {duration(step.seconds)}")
+    print(f"  {'in all':<{width}}  about {duration(plan.seconds)}", flush=True)
+
+
+def show_found(run: Path, report: bool, open_it: bool) -> None:
+    """What was found, and what a person may do next."""
+    import webbrowser
+
+    from sptnet.category_table import CATEGORY_COLUMNS, category_rows, describe_categories
+    from sptnet.cli.tables import print_table
+    from sptnet.edits import current
+    from sptnet.report import write_report
+    from sptnet.report.overview import sentence
+    from sptnet.wording import printable
+
+    page = write_report(run) if report else None
+    found = current(run)
+    described = describe_categories(found)
+    rows = [[printable(cell) for cell in row] for row in category_rows(described)]
+    print_table(f"categories of {run}", CATEGORY_COLUMNS, rows, lefts=2)
+    print(f"found: {sentence(found, described)}")
+    if page is not None:
+        print(f"report: {page}")
+    print("next:")
+    new = next((category.name for category in described if category.is_new and category.size), found.names[0])
+    for words in (
+        ["edit", str(run), "rename", new, "NAME"],
+        ["discover", "--continue", str(run), "--out", f"{run}-2"],
+        ["export", str(run), "--as", "links", "--to", f"{run}-sorted"],
+    ):
+        print(f"  {shlex.join(['sptnet', *words])}")
+    if page is not None and open_it and not webbrowser.open(page.absolute().as_uri()):
+        print("no browser was found. Open the report by hand.")

@@ -1,0 +1,112 @@
+"""The command line under torchrun: one run directory, one voice, the numbers of one process, and life after a loss."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from test_distributed import torchrun
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory, digit_folder: Path, tiny_weights: Path) -> list[str]:
+    settings = [
+        f'backbone.weights="{tiny_weights}"',
+        *("backbone.name=sptnet_digits_vit", "head.hidden=16", "head.bottleneck=8", "data.source=folder"),
+        *("training.batch_size=12", "training.evaluate_every=1", "simgcd.epochs=2", "sptnet.epochs=2", "sptnet.k=2"),
+        *("prompt.border=5", "device=cpu", "n_categories=10", "data.known_classes=5", "views.workers=0"),
+    ]
+    return [
+        "-m",
+        "sptnet",
+        "train",
+        "digits",
+        "--data",
+        str(digit_folder),
+        *(w for s in settings for w in ("--set", s)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def alone(words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("alone") / "run"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, *words, "--out", out], check=True, capture_output=True, env=environment)
+    return out
+
+
+def categories(run: Path) -> list[list[str]]:
+    with (run / "predictions.csv").open(newline="") as file:
+        return [row[:2] for row in csv.reader(file)]
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    weights, expected = (load_file(run / "model" / "model.safetensors") for run in (one, other))
+    assert weights.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+    assert categories(one) == categories(other)
+    scores, theirs = (json.loads((run / "run.json").read_text())["scores"] for run in (one, other))
+    assert scores["unlabelled"]["all"] == theirs["unlabelled"]["all"]
+
+
+def test_two_processes_leave_the_run_of_one(words: list[str], alone: Path, tmp_path: Path) -> None:
+    done = torchrun(*words, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert_same_run(tmp_path / "run", alone)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["stage"], line["epoch"]) for line in lines] == [
+        ("simgcd", 1),
+        ("simgcd", 2),
+        ("sptnet", 1),
+        ("sptnet", 2),
+    ]
+    assert done.stderr.count("sptnet epoch 2/2") == 1, "the first process speaks for all"
+    assert done.stdout.count("accuracy in per cent") == 1
+
+
+def test_a_mistake_is_told_once(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("not a run")
+    done = torchrun(*words, "--out", tmp_path)
+    assert done.returncode != 0
+    assert done.stderr.count("it holds other files than a run") == 1
+    assert (tmp_path / "mine.txt").read_text() == "not a run"
+
+
+def test_a_lost_process_ends_the_job_and_another_number_of_processes_goes_on(
+    words: list[str], alone: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    module = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    job = subprocess.Popen(
+        [*module, *words, "--out", run], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
+    )
+    deadline = time.monotonic() + 200
+    while not list((run / "checkpoints").glob("stage0-*")) and time.monotonic() < deadline:
+        assert job.poll() is None, job.stderr and job.stderr.read()
+        time.sleep(0.02)
+    workers = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True).stdout.split()
+    os.kill(int(workers[-1]), signal.SIGKILL)
+    _, said = job.communicate(timeout=200)
+    assert job.returncode != 0
+    assert "SIGKILL" in said or "is lost" in said
+    assert list((run / "checkpoints").glob("stage*.safetensors"))
+    assert not (run / "predictions.csv").exists()
+    again = subprocess.run(
+        [sys.executable, "-m", "sptnet", "train", "--resume", "--out", run],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert again.returncode == 0, again.stderr
+    assert "going on from stage" in again.stderr
+    assert_same_run(run, alone)
