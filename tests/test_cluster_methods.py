@@ -12,14 +12,18 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import sptnet
+from sptnet.backbone import Backbone, build_backbone
 from sptnet.cluster_head import CentroidHead, ContrastiveHead
 from sptnet.clustering import find_centroids, named_first
 from sptnet.config import Config, KMeans
+from sptnet.device import choose_compute
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
+from sptnet.features import extract_features
 from sptnet.losses import contrastive_loss, info_nce, supervised_contrastive
 from sptnet.methods import METHODS, method_of
 from sptnet.run_folder import RunFolder
+from sptnet.seeds import seed_of
 from sptnet.training import StageTrainer, parameter_groups
 
 
@@ -178,7 +182,7 @@ def config_of(tiny_config, method):
     return tiny_config.changed(gcd=small).model_copy(update={"method": method})
 
 
-@pytest.mark.parametrize("method", ["kmeans", "gcd"])
+@pytest.mark.parametrize("method", ["kmeans", "sskmeans", "gcd"])
 def test_a_run_leaves_a_model_that_predicts_what_the_run_found(method, tiny_config, few_digits, run_it, tmp_path):
     folder = run_it(tmp_path / "run", config_of(tiny_config, method), few_digits)
     model = sptnet.load(folder)
@@ -198,6 +202,39 @@ def test_kmeans_trains_nothing(tiny_config, few_digits, run_it, tmp_path):
     folder = run_it(tmp_path / "run", config_of(tiny_config, "kmeans"), few_digits)
     assert RunFolder(folder).metrics() == []
     assert not (folder / "checkpoints").exists()
+
+
+def test_semi_supervised_k_means_holds_labelled_images_to_their_class(tiny_config, few_digits, run_it, tmp_path):
+    config = config_of(tiny_config, "sskmeans")
+    found = {}
+    for method in ("kmeans", "sskmeans"):
+        folder = run_it(tmp_path / method, config.model_copy(update={"method": method}), few_digits)
+        found[method] = load_file(folder / "model" / "model.safetensors")["head.centroids"]
+    split = few_digits.split
+    images = np.concatenate([split.labelled, split.unlabelled])
+    settings = config.backbone
+    backbone = build_backbone(settings.name, settings.weights, settings.image_size)
+    features = extract_features(backbone, few_digits.pile.sources, config.views.crop_ratio, choose_compute("cpu"))
+    labels = np.where(np.isin(images, split.labelled), split.target[images], -1)
+    expected = find_centroids(features[images], labels, 10, config.sskmeans, seed_of(config.seed, "clustering"), True)
+    torch.testing.assert_close(found["sskmeans"], expected, rtol=0, atol=1e-5)
+    assert not torch.allclose(found["sskmeans"], found["kmeans"], atol=1e-3)
+
+
+@pytest.mark.parametrize("count", ["auto", 10])
+def test_nothing_trained_looks_at_every_image_once(count, tiny_config, few_digits, run_it, tmp_path, monkeypatch):
+    """Counting, clustering and sorting share one pass through the backbone."""
+    seen = []
+    forward = Backbone.forward
+
+    def overhear(self, images, tokens=None):
+        seen.append(len(images))
+        return forward(self, images, tokens)
+
+    monkeypatch.setattr(Backbone, "forward", overhear)
+    config = config_of(tiny_config, "sskmeans").model_copy(update={"n_categories": count})
+    run_it(tmp_path / "run", config, few_digits)
+    assert sum(seen) == len(few_digits.pile)
 
 
 def test_gcd_trains_the_last_block_and_says_how(tiny_config, few_digits, run_it, tmp_path):
@@ -259,12 +296,12 @@ def test_best_on_held_out_images_works_for_gcd(tiny_config, held_out_digits, run
 
 
 def test_every_method_of_the_package_is_listed_when_one_is_misspelt():
-    with pytest.raises(Misuse, match=r"unknown method 'gdc'. Use one of: kmeans, gcd, simgcd, sptnet"):
+    with pytest.raises(Misuse, match=r"unknown method 'gdc'. Use one of: kmeans, sskmeans, gcd, simgcd, sptnet"):
         method_of(Config(method="gdc"))
-    assert list(METHODS) == ["kmeans", "gcd", "simgcd", "sptnet"]
+    assert list(METHODS) == ["kmeans", "sskmeans", "gcd", "simgcd", "sptnet"]
 
 
-@pytest.mark.parametrize("method", ["kmeans", "gcd"])
+@pytest.mark.parametrize("method", ["kmeans", "sskmeans", "gcd"])
 def test_the_command_line_runs_it(method, tiny_settings, digit_folder, tmp_path, capsys, monkeypatch):
     from sptnet.cli import main
 

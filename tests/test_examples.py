@@ -24,7 +24,7 @@ def test_every_example_is_short_and_run_here() -> None:
     for file in files:
         text = file.read_text(encoding="utf-8")
         assert len(text.splitlines()) < 80
-        assert f"    python examples/{file.name}" in text
+        assert f"\npython examples/{file.name}" in text
 
 
 def test_a_folder(tmp_path: Path) -> None:

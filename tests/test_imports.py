@@ -76,6 +76,7 @@ ORDER = [
     "sptnet.schedules",
     "sptnet.methods.method",
     "sptnet.methods.kmeans",
+    "sptnet.methods.sskmeans",
     "sptnet.methods.gcd",
     "sptnet.methods.simgcd",
     "sptnet.methods.sptnet",

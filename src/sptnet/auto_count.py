@@ -1,6 +1,9 @@
 """`n_categories = "auto"`: the images' features by the pre-trained backbone, and the count that they suggest."""
 
 import numpy as np
+import numpy.typing as npt
+from jaxtyping import Float
+from torch import Tensor
 
 from sptnet.backbone import Backbone
 from sptnet.config import Config
@@ -13,19 +16,16 @@ from sptnet.loader import n_workers
 from sptnet.progress import bar
 from sptnet.seeds import seed_of
 
+Indices = npt.NDArray[np.int64]
 TYPICAL_TRIALS = 30  # counts of categories that an estimate tries
 
 
 def count_categories(
-    config: Config, data: LoadedData, backbone: Backbone, compute: Compute, world: World
+    config: Config, data: LoadedData, features: Float[Tensor, "n dim"], images: Indices, world: World
 ) -> CountEstimate:
-    """How many categories there seem to be among the training images."""
-    pile, split = data.pile, data.split
-    trained_on = np.concatenate([split.labelled, split.unlabelled])
-    sources, workers = [pile.sources[i] for i in trained_on], n_workers(config.views.workers, len(pile))
-    with bar("counting categories", len(trained_on)) as update:
-        features = extract_features(backbone, sources, config.views.crop_ratio, compute, workers, update, world)
-    labels = np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1)
+    """How many categories there seem to be among the images with these features."""
+    split = data.split
+    labels = np.where(np.isin(images, split.labelled), split.target[images], -1)
     with bar("trying counts", TYPICAL_TRIALS) as update:
         return world.from_first(
             lambda: estimate_n_categories(
@@ -35,3 +35,12 @@ def count_categories(
                 on_trial=lambda count, tried: update(min(tried, TYPICAL_TRIALS), f"{count} categories"),
             )
         )
+
+
+def features_of(
+    config: Config, data: LoadedData, images: Indices, backbone: Backbone, compute: Compute, world: World
+) -> Float[Tensor, "n dim"]:
+    """Of some images, by the pre-trained backbone."""
+    sources, workers = [data.pile.sources[i] for i in images], n_workers(config.views.workers, len(data.pile))
+    with bar("looking at all images", len(images)) as update:
+        return extract_features(backbone, sources, config.views.crop_ratio, compute, workers, update, world)

@@ -174,6 +174,7 @@ class Config(Section):
     views: Views = Views()
     prompt: PromptSettings = PromptSettings()
     kmeans: KMeans = KMeans()
+    sskmeans: KMeans = KMeans()
     gcd: Gcd = Gcd()
     simgcd: SimGcd = SimGcd()
     sptnet: SptNet = SptNet()

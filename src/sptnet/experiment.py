@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from sptnet.auto_count import count_categories
+from sptnet.auto_count import count_categories, features_of
 from sptnet.backbone import Backbone, build_backbone
 from sptnet.categories import category_names, write_category_pictures, write_predictions
 from sptnet.checkpoint import Checkpoint, frozen_digest, load_checkpoint, newest_checkpoint, save_checkpoint
@@ -36,9 +38,9 @@ from sptnet.progress import Say, bar, duration, say, tracker
 from sptnet.readable import fingerprint
 from sptnet.run_bank import open_bank
 from sptnet.run_facts import now, starting_facts
-from sptnet.run_folder import RunFolder
+from sptnet.run_folder import RunFolder, refuse_among_images
 from sptnet.sampler import check_batch_size
-from sptnet.scoring import Outputs, run_model, score_sets
+from sptnet.scoring import Outputs, format_scores, run_model, score_sets
 from sptnet.seeds import seed_of, seeded
 from sptnet.split import write_split
 from sptnet.token_bank import TokenBank
@@ -61,7 +63,7 @@ class Experiment:
         tell: Say = say,
         tell_epoch: Say | None = None,
     ):
-        self.run_folder, self.tell, self.tell_epoch = run, tell, tell_epoch or tell
+        self.config, self.run_folder, self.tell, self.tell_epoch = config, run, tell, tell_epoch or tell
         self.world = world()
         refuse_among_images(run.path, config.data.folder)
         self.method = method_of(config)
@@ -95,11 +97,22 @@ class Experiment:
         """How many there seem to be; or as many as the run has that SPTNet starts from."""
         if config.method == "sptnet" and config.sptnet.start_from is not None:
             return len(load_model(config.sptnet.start_from)[1].categories)
-        backbone = self._build_backbone(config)
-        self.estimate = count_categories(config, self.data, backbone, self.compute, self.world)
+        images = np.concatenate([self.data.split.labelled, self.data.split.unlabelled])
+        if self.stages:
+            backbone = self._build_backbone(config)
+            features = features_of(config, self.data, images, backbone, self.compute, self.world)
+        else:
+            features = self.untrained_features[images]
+        self.estimate = count_categories(config, self.data, features, images, self.world)
         low, high = self.estimate.interval
         self.tell(f"there seem to be {self.estimate.n_categories} categories ({low} to {high} are plausible)")
         return self.estimate.n_categories
+
+    @cached_property
+    def untrained_features(self) -> Float[Tensor, "n dim"]:
+        """Of all images, where nothing is trained: one pass serves counting, clustering and sorting."""
+        everything, backbone = np.arange(len(self.data.pile)), self._build_backbone(self.config)
+        return features_of(self.config, self.data, everything, backbone, self.compute, self.world)
 
     def _build_model(self) -> GcdModel:
         """A fresh model, or the finished SimGCD model that SPTNet is to start from."""
@@ -283,7 +296,7 @@ class Experiment:
         assert isinstance(centroid_head, CentroidHead)
         trained_on = np.concatenate([split.labelled, split.unlabelled])
         settings: Clustering = getattr(self.config, self.config.method)
-        features = self.outputs(trained_on, show="" if self.stages else "features").features
+        features = self.outputs(trained_on).features
         found = self.world.from_first(
             lambda: find_centroids(
                 features,
@@ -330,6 +343,9 @@ class Experiment:
 
     def outputs(self, indices: npt.NDArray[np.int64], prompted: bool = True, show: str = "") -> Outputs:
         """Features and logits of these images; `show` names a bar, where no other is shown."""
+        if not self.stages:
+            features = self.untrained_features[indices]
+            return Outputs(features, self.model.head(features.to(self.compute.device))[1].float().cpu())
         size, own = max(64, self.config.training.batch_size), indices[self.world.share(len(indices))]
         views = iterate_centre_views(self.store, self.maker, own, size, self.workers)
         if show:
@@ -374,18 +390,6 @@ class Experiment:
         if self.best is not None:
             facts["selected_epoch"] = self.best[1]
         folder.write_facts(facts)
-
-
-def refuse_among_images(run: Path, folder: str | None) -> None:
-    if folder and run.resolve().is_relative_to(Path(folder).resolve()):
-        raise Misuse(f"the run {run} would lie among the images it reads. Give an --out outside the data folder.")
-
-
-def format_scores(scores: dict[str, Any]) -> str:
-    def percent(value: float | None) -> str:
-        return "-" if value is None or value != value else f"{100 * value:.1f}"
-
-    return f"All {percent(scores['all'])}  Old {percent(scores['old'])}  New {percent(scores['new'])}"
 
 
 def train(

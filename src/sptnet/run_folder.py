@@ -129,3 +129,8 @@ def finite(value: Any) -> Any:
 
 def to_json(value: Any) -> str:
     return json.dumps(finite(value), indent=1, ensure_ascii=False) + "\n"
+
+
+def refuse_among_images(run: Path, folder: str | None) -> None:
+    if folder and run.resolve().is_relative_to(Path(folder).resolve()):
+        raise Misuse(f"the run {run} would lie among the images it reads. Give an --out outside the data folder.")

@@ -119,3 +119,10 @@ def mean_scores(scores: list[dict[str, Any]]) -> dict[str, Any]:
         else:
             mean[key] = sum(values) if key == "images" else float(np.mean(values))
     return mean
+
+
+def format_scores(scores: dict[str, Any]) -> str:
+    def percent(value: float | None) -> str:
+        return "-" if value is None or value != value else f"{100 * value:.1f}"
+
+    return f"All {percent(scores['all'])}  Old {percent(scores['old'])}  New {percent(scores['new'])}"

@@ -121,7 +121,7 @@ Begun = tuple["Plan", "LoadedData", Mapping[str, str]]
 
 def _first_round(out: Path, changes: list[str], method: str | None, minutes: float | None, report: bool) -> Begun:
     from sptnet.discovery import AUTO, given_keys, make_settings, plan_for, read_images
-    from sptnet.experiment import refuse_among_images
+    from sptnet.run_folder import refuse_among_images
 
     config = make_settings(AUTO, changes)
     refuse_among_images(out, config.data.folder)
@@ -143,9 +143,9 @@ def _another_round(
     """With the earlier settings, unless told otherwise, or the earlier run had no labels to learn from."""
     from sptnet.discovery import change_settings, given_keys, plan_for
     from sptnet.errors import Misuse
-    from sptnet.experiment import refuse_among_images
     from sptnet.plan import PLANNED
     from sptnet.rounds import LABELS, labels_text, next_round, read_round
+    from sptnet.run_folder import refuse_among_images
 
     if any(change.startswith("data.labels=") for change in changes):
         raise Misuse("--continue takes its labels from the edits of the earlier run. Leave --labels out.")

@@ -2,12 +2,13 @@
 
 from sptnet.config import Config
 from sptnet.errors import Misuse
-from sptnet.methods import gcd, kmeans, simgcd, sptnet
+from sptnet.methods import gcd, kmeans, simgcd, sptnet, sskmeans
 from sptnet.methods.method import Method
 from sptnet.phases import StagePlan
 
 METHODS: dict[str, Method] = {
     "kmeans": kmeans.METHOD,
+    "sskmeans": sskmeans.METHOD,
     "gcd": gcd.METHOD,
     "simgcd": simgcd.METHOD,
     "sptnet": sptnet.METHOD,
