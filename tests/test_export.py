@@ -441,7 +441,7 @@ def test_the_verb_writes_and_says_so(call: Callable[..., Answer], run: Path, tmp
 
 def test_the_verb_tells_mistakes(call: Callable[..., Answer], run: Path, tmp_path: Path) -> None:
     answer = call(run, "--to", tmp_path / "out", "--as", "xml")
-    forms = "csv, json, links, copies, coco, imagefolder"
+    forms = "csv, json, links, copies, coco, imagefolder, torch, onnx"
     assert answer == Answer(2, "", f"error: there is no export as xml. Choose from: {forms}.\n")
     answer = call(tmp_path, "--to", tmp_path / "out", "--as", "csv")
     assert answer.code == 2

@@ -70,6 +70,7 @@ ORDER = [
     "sptnet.head",
     "sptnet.cluster_head",
     "sptnet.model",
+    "sptnet.folding",
     # what is minimised, and in which turns
     "sptnet.losses",
     "sptnet.phases",
@@ -83,8 +84,13 @@ ORDER = [
     "sptnet.methods",
     # training, which takes and gives checkpoints, and the folders it fills
     "sptnet.device",
+    "sptnet.compiling",
     "sptnet.checkpoint",
     "sptnet.run_bank",
+    "sptnet.stage_batches",
+    "sptnet.epoch_loader",
+    "sptnet.step",
+    "sptnet.micro_batches",
     "sptnet.training",
     "sptnet.run_folder",
     "sptnet.run_facts",
@@ -145,6 +151,7 @@ ORDER = [
     "sptnet.published_model",
     # a trained model to use
     "sptnet.predictor",
+    "sptnet.attempts",
     # what to know before a run
     "sptnet.check",
     "sptnet.findings",
@@ -156,6 +163,9 @@ ORDER = [
     "sptnet.plan",
     "sptnet.discovery",
     "sptnet.edited_names",
+    "sptnet.parts_job",
+    "sptnet.parts",
+    "sptnet.export_model",
     "sptnet.rounds",
     "sptnet.estimator_inputs",
     "sptnet.estimator",

@@ -11,8 +11,8 @@ from sptnet.experiment import Experiment
 from sptnet.phases import MODEL, PROMPT, RAW
 from sptnet.run_folder import RunFolder
 from sptnet.seeds import seed_of
+from sptnet.step import banked_tokens, step_loss
 from sptnet.token_bank import TokenBank
-from sptnet.training import banked_tokens, step_loss
 from sptnet.views import EpochBatches, ImageStore, ViewMaker
 
 KEY = "these weights"

@@ -18,7 +18,8 @@ from sptnet.device import choose_compute
 from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
 from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, Optimiser, StagePlan
-from sptnet.training import EpochReport, StageTrainer, parameter_groups, step_loss
+from sptnet.step import step_loss
+from sptnet.training import EpochReport, StageTrainer, parameter_groups
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 STEPS = 10

@@ -1,14 +1,17 @@
 """The Vision Transformer: from images to one feature each, the class token after the final norm."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from jaxtyping import Float
 from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from sptnet.class_token import class_token_of_block, run_block
 from sptnet.errors import Misuse
@@ -21,8 +24,8 @@ from sptnet.vit_parts import (
     embeds_linearly,
     enter_first_block,
     rotary_positions,
+    run_block_with_tokens,
     with_tokens,
-    without_tokens,
 )
 from sptnet.vit_weights import load_weights
 from sptnet.weights_file import read_weights
@@ -52,7 +55,14 @@ class Backbone(nn.Module):
         self.pixels = pixels
         self.architecture = dict(architecture or {})
         """Sizes that differ from those of the name."""
+        self.checkpointing = False
+        """Whether blocks that a gradient goes back through are computed again on its way, instead of kept."""
+        self._compiled: Callable[..., Tensor] | None = None
         self.requires_grad_(False)
+
+    def compile_blocks(self) -> None:
+        """Lets torch.compile have all blocks but the last."""
+        self._compiled = torch.compile(self._run_to_last_block)
 
     @property
     def dim(self) -> int:
@@ -106,15 +116,21 @@ class Backbone(nn.Module):
         self, patches: Float[Tensor, "batch *patches dim"], tokens: Float[Tensor, "depth n dim"] | None = None
     ) -> Float[Tensor, "batch length dim"]:
         """All blocks but the last."""
+        if tokens is not None:
+            self.check_takes_tokens()
+        return (self._compiled or self._run_to_last_block)(patches, tokens)
+
+    def _run_to_last_block(self, patches: Tensor, tokens: Tensor | None) -> Tensor:
         vit = self.vit
         x = enter_first_block(vit, patches)
+        again = self.checkpointing and torch.is_grad_enabled()
+        run: Callable[..., Tensor] = partial(checkpoint, use_reentrant=False) if again else _call
         if tokens is None:
             for block, rope in zip(vit.blocks[:-1], rotary_positions(vit), strict=False):
-                x = run_block(block, x, rope)
+                x = run(run_block, block, x, rope)
             return x
-        self.check_takes_tokens()
         for block, prompt in zip(vit.blocks[:-1], tokens, strict=False):
-            x = without_tokens(block(with_tokens(x, prompt)), len(prompt))
+            x = run(run_block_with_tokens, block, x, prompt)
         return x
 
     def finish(
@@ -165,6 +181,10 @@ def build_backbone(
     if weights is not None:
         load_weights(vit, read_weights(weights), str(weights))
     return Backbone(name, vit, pixels, architecture)
+
+
+def _call(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    return function(*arguments)
 
 
 def _check_size(image_size: int, patch_size: int) -> None:

@@ -61,7 +61,7 @@ def attend_from_first(
 
     The first token has no place in the image: its query is not rotated, nor are the keys of the other prefix tokens.
     """
-    batch, inner, heads = len(x), attention.proj.in_features, attention.num_heads
+    batch, inner, heads = x.shape[0], attention.proj.in_features, attention.num_heads
     weight, bias = attention.qkv.weight, qkv_bias(attention)
     bias_q, bias_kv = (None, None) if bias is None else (bias[:inner], bias[inner:])
     query = F.linear(x[:, :1], weight[:inner], bias_q).view(batch, 1, heads, -1).transpose(1, 2)

@@ -71,10 +71,13 @@ class Views(Section):
     flip: Share = 0.5
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
     cache_mb: Annotated[int, Field(ge=0)] = Field(1024, description="memory for decoded images")
-    bank: Annotated[int, Field(ge=0)] = Field(
-        0, description="fixed views an image, tokens kept on disk; 0: fresh views"
+    bank: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+        0, description="fixed views an image, tokens kept on disk; 0: fresh views; auto: as many as fit"
     )
     bank_folder: str | None = Field(None, description="where the token bank is kept; in the run if not given")
+    bank_budget_gb: Positive | None = Field(
+        None, description="most that bank=auto may take; half of the free disk if not given"
+    )
 
 
 class PromptSettings(Section):
@@ -155,6 +158,9 @@ class Training(Section):
     momentum: Share = 0.9
     evaluate_every: Count = Field(10, description="epochs between scores; the last epoch is always scored")
     select: Literal["last", "best-old-holdout"] = "last"
+    accumulate: Count = Field(1, description="parts that a batch is computed in to save memory; the gradient stays")
+    checkpointing: bool = Field(False, description="compute blocks twice instead of keeping all that is in them")
+    compile: bool = Field(False, description="torch.compile the blocks before the last")
 
 
 class Config(Section):

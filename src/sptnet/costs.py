@@ -77,8 +77,9 @@ class Costs:
 
     def sptnet_epochs(self, epochs: int, bank: int) -> float:
         """Prompts and model by turns: half of the steps go back to the pixels, half train the last block."""
-        half, speed = self.drawn * epochs / 2, self.speed
-        prompt_steps = 2 * half / speed.prompted
+        half, speed, training = self.drawn * epochs / 2, self.speed, self.config.training
+        forward_again = (training.accumulate > 1) + training.checkpointing
+        prompt_steps = 2 * half / speed.prompted + forward_again * 2 * half / speed.forward
         forwards = half if bank else 2 * half
         return self._together(prompt_steps + forwards / speed.forward + 2 * half / speed.last_block, epochs)
 

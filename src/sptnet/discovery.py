@@ -1,6 +1,5 @@
 """What `sptnet discover` and `CategoryDiscoverer` share: settings, images, and a plan made for this machine."""
 
-import shutil
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from sptnet.plan import Plan, check_wishes, make_plan
 from sptnet.progress import Say, say
 from sptnet.recipe_book import apply_setting, make_config, parse_toml, recipe_text
 from sptnet.speed import measure_speed
+from sptnet.token_bank import free_disk
 
 DEFAULT_BACKBONE = BackboneSettings().name
 AUTO = "auto"
@@ -105,11 +105,3 @@ def plan_for(
     speed = measure_speed(backbone, compute, data.pile.sources, config.views.crop_ratio, config.head)
     facts = PileFacts(len(data.pile), len(split.labelled), len(split.unlabelled), split.n_known, free_disk(out))
     return make_plan(config, facts, speed, minutes, method, given, report)
-
-
-def free_disk(place: Path) -> int:
-    """Bytes left where a folder is or will be."""
-    place = place.absolute()
-    while not place.exists():
-        place = place.parent
-    return shutil.disk_usage(place).free

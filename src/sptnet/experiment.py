@@ -20,6 +20,7 @@ from sptnet.categories import category_names, write_category_pictures, write_pre
 from sptnet.checkpoint import Checkpoint, frozen_digest, load_checkpoint, newest_checkpoint, save_checkpoint
 from sptnet.cluster_head import CentroidHead, ContrastiveHead
 from sptnet.clustering import find_centroids
+from sptnet.compiling import check_compiler
 from sptnet.config import Clustering, Config, PromptSettings
 from sptnet.data import LoadedData, load_data, resolve_n_categories
 from sptnet.device import choose_compute
@@ -36,15 +37,16 @@ from sptnet.model_folder import ModelCard, load_model, save_model
 from sptnet.phases import StagePlan
 from sptnet.progress import Say, bar, duration, say, tracker
 from sptnet.readable import fingerprint
-from sptnet.run_bank import open_bank
+from sptnet.run_bank import open_bank, with_bank
 from sptnet.run_facts import now, starting_facts
 from sptnet.run_folder import RunFolder, refuse_among_images
 from sptnet.sampler import check_batch_size
 from sptnet.scoring import Outputs, format_scores, run_model, score_sets
 from sptnet.seeds import seed_of, seeded
 from sptnet.split import write_split
+from sptnet.stage_batches import TrainingData
 from sptnet.token_bank import TokenBank
-from sptnet.training import EpochReport, StageTrainer, TrainingData
+from sptnet.training import EpochReport, StageTrainer
 from sptnet.views import ImageStore, ViewMaker
 from sptnet.wording import listed
 
@@ -87,9 +89,10 @@ class Experiment:
         self.names = category_names(split.known_classes, n_categories)
         self.model = self._build_model()
         views, pixels = config.views, self.model.backbone.pixels
-        self.store = ImageStore(self.data.pile.sources, pixels, views.crop_ratio, views.cache_mb)
-        self.maker = ViewMaker(pixels, views.flip)
         self.workers = n_workers(views.workers, len(self.data.pile))
+        cache_mb = views.cache_mb // max(1, self.workers)  # every worker has one of its own
+        self.store = ImageStore(self.data.pile.sources, pixels, views.crop_ratio, cache_mb)
+        self.maker = ViewMaker(pixels, views.flip)
         self.best: tuple[float, int] | None = None
         self.trained_parameters = 0
 
@@ -185,18 +188,19 @@ class Experiment:
         folder.write_facts(facts)
 
     def _check_settings(self) -> None:
-        """What cannot be trained is refused before anything is written or replaced."""
+        """What cannot be trained is refused before anything is written or replaced; the last `auto` is resolved."""
         split = self.data.split
         if self.stages:
             check_batch_size(len(split.labelled) + len(split.unlabelled), self.config.training.batch_size)
         self.model.group("model")
-        if self.config.views.bank and self.config.backbone.trainable_blocks > 1:
-            raise Misuse(
-                "a token bank holds what enters the last block, so only that block may train. Leave one of "
-                "views.bank and backbone.trainable_blocks out."
-            )
         for plan in self.stages:
             self._attach_prompt(plan)
+        if self.stages and self.config.training.compile:
+            check_compiler(self.compute.device)
+        config, run, backbone, n_images = self.config, self.run_folder.path, self.model.backbone, len(self.data.pile)
+        self.config = self.world.from_first(
+            lambda: with_bank(config, run, backbone, n_images, bool(self.stages), self.tell)
+        )
 
     def _resume_point(self) -> Checkpoint | None:
         path = newest_checkpoint(self.run_folder.checkpoints)
@@ -211,12 +215,6 @@ class Experiment:
         generator = torch.Generator().manual_seed(seed_of(self.config.seed, "prompt"))
         self.model.attach_prompt(settings, generator)
         return settings
-
-    def _training_data(self) -> TrainingData:
-        split, pile = self.data.split, self.data.pile
-        labels = np.full(len(pile), -1, dtype=np.int64)
-        labels[split.labelled] = split.target[split.labelled]
-        return TrainingData(self.store, self.maker, labels, split.labelled, split.unlabelled, pile.ids)
 
     def _token_bank(self) -> TokenBank | None:
         views, backbone, n_images = self.config.views, self.model.backbone, len(self.data.pile)
@@ -235,10 +233,13 @@ class Experiment:
         if number > 0 and checkpoint is not None:
             self.model = load_model(folder.model_of_stage(self.stages[number - 1].name))[0].to(self.compute.device)
         prompt = self._attach_prompt(plan)
+        self.model.backbone.checkpointing = training.checkpointing
+        if training.compile:
+            self.model.backbone.compile_blocks()
         trainer = StageTrainer(
             self.model,
             plan,
-            self._training_data(),
+            TrainingData.of(self.data, self.store, self.maker),
             self.compute,
             stage=number,
             batch_size=training.batch_size,
@@ -246,6 +247,7 @@ class Experiment:
             workers=self.workers,
             bank=self._token_bank(),
             world=self.world,
+            accumulate=training.accumulate,
         )
         self.trained_parameters = sum(p.numel() for group in trainer.optimisers for p in self.model.group(group))
         frozen = frozen_digest(self.model, set(trainer.trained_names()))

@@ -1,14 +1,15 @@
 """Loading views in the background of the training, in the same order whatever the number of workers."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 import numpy.typing as npt
-from torch import Generator, Tensor
-from torch.utils.data import DataLoader
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
-from sptnet.views import Batch, CentreViews, EpochBatches, ImageStore, ViewMaker
+from sptnet.views import Batch, CentreViews, ImageStore, ViewMaker
 
 
 def n_workers(setting: int | str, n_images: int) -> int:
@@ -19,9 +20,10 @@ def n_workers(setting: int | str, n_images: int) -> int:
     return 0 if cores <= 2 or n_images < 2000 else min(8, cores - 1)
 
 
-def iterate_batches(batches: EpochBatches, workers: int, pin: bool) -> Iterator[Batch]:
+def iterate_batches(batches: Dataset[Batch], workers: int, pin: bool, numbers: range | None = None) -> Generator[Batch]:
+    """Those of these numbers, or all; closing it ends its processes."""
     loader: DataLoader[Batch] = DataLoader(
-        batches, batch_size=None, num_workers=workers, pin_memory=pin, generator=Generator()
+        batches, batch_size=None, sampler=numbers, num_workers=workers, pin_memory=pin, generator=torch.Generator()
     )
     yield from loader
 
@@ -34,7 +36,7 @@ def iterate_centre_views(
     workers: int = 0,
 ) -> Iterator[Tensor]:
     loader: DataLoader[Tensor] = DataLoader(
-        CentreViews(store, maker, indices), batch_size=batch_size, num_workers=workers, generator=Generator()
+        CentreViews(store, maker, indices), batch_size=batch_size, num_workers=workers, generator=torch.Generator()
     )
     for views in loader:
         yield maker.normalise(views)

@@ -10,6 +10,7 @@ from sptnet.errors import Misuse
 from sptnet.methods import METHODS
 from sptnet.progress import duration
 from sptnet.speed import Speed, scaled_border
+from sptnet.token_bank import BANKS, DISK_SHARE, room_for_bank
 
 CPU_MINUTES, GPU_MINUTES = 30.0, 240.0
 BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2)
@@ -19,8 +20,7 @@ LEAST_STEPS = 600  # docs/results.md: with as many, SimGCD is above k-means on e
 # SPTNet's prompts begin as noise. With 40 steps it ends below the SimGCD model it starts from (docs/results.md); its
 # prompts alone warm up for 1,000 steps. 5,000 are five times that, and a tenth of what is published for CUB.
 SPTNET_SIMGCD_EPOCHS, SPTNET_LEAST_STEPS, SPTNET_MOST_EPOCHS = 100, 5000, 1000
-BANKS = (8, 4, 2)  # with a single view an image, the two views of a step would be one
-DISK_SHARE, FILL_SHARE = 0.5, 0.5  # of the free disk and of the time that a bank may take
+FILL_SHARE = 0.5  # of the time that filling a bank may take
 PLANNED = frozenset(
     {
         *("training.batch_size", "training.evaluate_every", "views.bank", "prompt.border", "sptnet.counter"),
@@ -104,6 +104,8 @@ class _Planner:
     ) -> None:
         if "training.batch_size" not in given:
             config = config.changed(training={"batch_size": batch_size_for(facts.training)})
+        if config.views.bank == "auto":
+            given -= {"views.bank"}
         self.config, self.facts, self.speed, self.given = config, facts, speed, given
         self.costs = Costs(config, facts, speed)
         self.minutes = minutes or (CPU_MINUTES if speed.device == "cpu" else GPU_MINUTES)
@@ -206,7 +208,7 @@ class _Planner:
         """Sizes of token banks to try, the largest first; a device that is quick, or a full disk, has none."""
         if "views.bank" in self.given:
             return (self.config.views.bank,)
-        room = DISK_SHARE * self.facts.free_disk
+        room = room_for_bank(self.config.views, self.facts.free_disk)
         banks = [bank for bank in BANKS if self.costs.bank_bytes(bank) <= room and self.speed.device == "cpu"]
         filling = self.facts.training / self.speed.forward
         quick = [bank for bank in banks if bank * filling <= FILL_SHARE * self.budget]

@@ -1,6 +1,7 @@
 """`sptnet.load`: a trained model to use on images."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from sptnet.device import Compute, choose_compute
 from sptnet.errors import Misuse
+from sptnet.folding import fold_prompt
 from sptnet.loader import iterate_centre_views
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model
@@ -29,6 +31,11 @@ class Predictor:
         self.model = model.to(compute.device).eval()
         self.card, self.compute, self.batch_size = card, compute, batch_size
 
+    @cached_property
+    def folded(self) -> GcdModel:
+        """The model as it predicts: with its pixel prompts folded into the position embedding, where they can be."""
+        return fold_prompt(self.model)
+
     @property
     def categories(self) -> tuple[str, ...]:
         """Names: known ones first, then the discovered ones."""
@@ -44,7 +51,7 @@ class Predictor:
         pixels = self.model.backbone.pixels
         store = ImageStore(sources, pixels, self.card.crop_ratio, cache_mb=0)
         views = iterate_centre_views(store, ViewMaker(pixels), np.arange(len(sources)), self.batch_size)
-        return run_model(self.model, views, self.compute, prompted)
+        return run_model(self.folded if prompted else self.model, views, self.compute, prompted)
 
     def predict(self, images: Images) -> npt.NDArray[np.int64]:
         """The category of each image, as an index into `categories`."""
@@ -61,7 +68,7 @@ class Predictor:
     def logits(self, x: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n k"]:
         """Plain cosines for a batch of already normalised tensors, prompts applied."""
         with self.compute.autocast():
-            logits: Tensor = self.model(x.to(self.compute.device))[1]
+            logits: Tensor = self.folded(x.to(self.compute.device))[1]
         return logits.float()
 
 
@@ -75,7 +82,7 @@ def as_sources(images: Images) -> list[Any]:
     return [Path(image) if isinstance(image, str) else image for image in images]
 
 
-def load(path: str | Path, device: str = "auto") -> Predictor:
-    """The model of a run or of a model directory, ready to predict."""
+def load(path: str | Path, device: str = "auto", local_rank: int = 0) -> Predictor:
+    """The model of a run or of a model directory, ready to predict; with `auto`, on this process's own GPU."""
     model, card = load_model(path)
-    return Predictor(model, card, choose_compute(device))
+    return Predictor(model, card, choose_compute(device, local_rank=local_rank))

@@ -1,4 +1,4 @@
-"""The token bank of a run: where it lies, and what its tokens depend on."""
+"""The token bank of a run: how many views it holds, where it lies, and what its tokens depend on."""
 
 from pathlib import Path
 
@@ -6,21 +6,68 @@ import torch
 
 from sptnet.backbone import Backbone
 from sptnet.checkpoint import digest
-from sptnet.config import Views
-from sptnet.token_bank import TokenBank
+from sptnet.config import Config, Views
+from sptnet.errors import Misuse
+from sptnet.progress import Say
+from sptnet.token_bank import BANKS, TokenBank, free_disk, room_for_bank, views_of_bank
+
+HALF = 2  # bytes
+
+
+def with_bank(config: Config, run: Path, backbone: Backbone, n_images: int, trains: bool, tell: Say) -> Config:
+    """The settings with a number in the place of `views.bank = "auto"`; a bank that cannot be used is refused.
+
+    `trains` says whether the method trains at all.
+    """
+    views = config.views
+    if views.bank == "auto":
+        bank = choose_bank(config, run, backbone, n_images, tell) if trains else 0
+        return config.changed(views={"bank": bank})
+    if views.bank and config.backbone.trainable_blocks > 1:
+        raise Misuse(
+            "a token bank holds what enters the last block, so only that block may train. Leave one of "
+            "views.bank and backbone.trainable_blocks out."
+        )
+    return config
+
+
+def choose_bank(config: Config, run: Path, backbone: Backbone, n_images: int, tell: Say) -> int:
+    """The most views that the disk has room for, or as many as a bank has that is there already."""
+    views, folder = config.views, bank_folder(config.views, run)
+    if config.backbone.trainable_blocks > 1:
+        tell("no token bank, since it would hold what enters the last block, and more than that block trains")
+        return 0
+    there = views_of_bank(folder) if views.bank_folder else None
+    a_view, room = n_images * tokens_of_view(backbone) * backbone.dim * HALF, room_for_bank(views, free_disk(folder))
+    bank = there or next((bank for bank in BANKS if bank * a_view <= room), 0)
+    if bank:
+        tell(f"token bank of {bank} views an image, up to {bank * a_view / 1e9:.1f} GB in {folder}")
+    else:
+        tell(
+            f"no token bank: {BANKS[-1]} views an image take {BANKS[-1] * a_view / 1e9:.1f} GB, and it may have "
+            f"{room / 1e9:.1f} GB. Every step makes fresh views instead. More room: --set views.bank_budget_gb=N, or "
+            "another disk with --set views.bank_folder=DIR."
+        )
+    return bank
 
 
 def open_bank(views: Views, run: Path, backbone: Backbone, n_images: int, fingerprint: str) -> TokenBank | None:
     """The bank that the settings ask for; a later stage finds what an earlier one filled in."""
+    assert views.bank != "auto", "a run begins with a number"
     if views.bank == 0:
         return None
-    folder = Path(views.bank_folder) if views.bank_folder else run / "tokens"
     last_block = f"vit.blocks.{backbone.depth - 1}."
     weights = {name: value for name, value in backbone.state_dict().items() if not name.startswith(last_block)}
-    device = next(backbone.parameters()).device
-    with torch.no_grad():
-        length = backbone.enter_last_block(torch.zeros(1, 3, *(backbone.pixels.image_size,) * 2, device=device)).shape[
-            1
-        ]
     key = f"{digest(weights)} {fingerprint} {backbone.pixels} {views.crop_ratio} {views.flip}"
-    return TokenBank(folder, n_images, views.bank, length, backbone.dim, key)
+    return TokenBank(bank_folder(views, run), n_images, views.bank, tokens_of_view(backbone), backbone.dim, key)
+
+
+def bank_folder(views: Views, run: Path) -> Path:
+    return Path(views.bank_folder) if views.bank_folder else run / "tokens"
+
+
+@torch.no_grad()
+def tokens_of_view(backbone: Backbone) -> int:
+    """Class token, registers and patches."""
+    size, device = backbone.pixels.image_size, next(backbone.parameters()).device
+    return backbone.enter_last_block(torch.zeros(1, 3, size, size, device=device)).shape[1]

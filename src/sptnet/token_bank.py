@@ -9,6 +9,7 @@ instead of endlessly many.
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,13 @@ import torch
 from jaxtyping import Float16, Int64
 from torch import Tensor
 
+from sptnet.config import Views
 from sptnet.errors import Failure, Misuse
 from sptnet.files import write_text_atomically
 
 Flags = npt.NDArray[np.bool_]
+BANKS = (8, 4, 2)  # views to choose from; with a single one, the two views of a step would be the same
+DISK_SHARE = 0.5  # of the free disk, for a bank whose size is chosen
 
 
 class TokenBank:
@@ -27,6 +31,7 @@ class TokenBank:
 
     def __init__(self, folder: Path, n_images: int, n_views: int, length: int, dim: int, key: str):
         """`key` names all that the tokens depend on: weights, images, views. A folder with another key is refused."""
+        self._opened_with = folder, n_images, n_views, length, dim, key
         self.n_views = n_views
         shape = {"images": n_images, "views": n_views, "length": length, "dim": dim, "key": key}
         header = folder / "bank.json"
@@ -43,6 +48,10 @@ class TokenBank:
             write_text_atomically(header, json.dumps(shape) + "\n")
         self._tokens = _open(folder / "tokens.bin", np.float16, (n_images, n_views, length, dim))
         self._filled = _open(folder / "filled.bin", np.bool_, (n_images, n_views))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A process that is sent a bank opens the same files, instead of getting a copy of them."""
+        return TokenBank, self._opened_with
 
     def filled(self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"]) -> Flags:
         return np.array(self._filled[images.numpy(), views.numpy()])
@@ -72,8 +81,28 @@ def _read(header: Path) -> object:
         raise Failure(f"the token bank's {header} is damaged ({error}). Remove the folder {header.parent}.") from error
 
 
+def views_of_bank(folder: Path) -> int | None:
+    """Of the bank that is there already, if there is one."""
+    header = folder / "bank.json"
+    shape: Any = _read(header) if header.is_file() else None
+    return int(shape["views"]) if shape else None
+
+
+def room_for_bank(views: Views, free: int) -> float:
+    """Bytes of a disk with so many free ones that a bank may take, if its size is to be chosen."""
+    return DISK_SHARE * free if views.bank_budget_gb is None else min(free, views.bank_budget_gb * 1e9)
+
+
+def free_disk(place: Path) -> int:
+    """Bytes left where a folder is or will be."""
+    place = place.absolute()
+    while not place.exists():
+        place = place.parent
+    return shutil.disk_usage(place).free
+
+
 def _check_space(folder: Path, size: int) -> None:
-    free = shutil.disk_usage(folder).free
+    free = free_disk(folder)
     if size > free:
         raise Misuse(
             f"the token bank needs {size / 2**30:.1f} GiB, but {folder} has {free / 2**30:.1f} GiB left. "

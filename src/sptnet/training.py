@@ -6,39 +6,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from sptnet.checkpoint import Checkpoint
 from sptnet.device import Compute
 from sptnet.distributed import World
+from sptnet.epoch_loader import EpochLoader
 from sptnet.errors import Failure
-from sptnet.loader import iterate_batches
 from sptnet.losses import Loss
+from sptnet.micro_batches import InParts
 from sptnet.model import GcdModel, Group
 from sptnet.phases import Phase, StagePlan
-from sptnet.sampler import balanced_batches, n_batches
-from sptnet.seeds import seed_of
+from sptnet.sampler import n_batches
+from sptnet.stage_batches import StageBatches, TrainingData
+from sptnet.step import loss_of, step_loss
 from sptnet.token_bank import TokenBank
-from sptnet.views import Batch, EpochBatches, ImageStore, ViewMaker
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """What a stage trains on: images by index, and the labels a learner may see (-1 elsewhere)."""
-
-    store: ImageStore
-    maker: ViewMaker
-    labels: npt.NDArray[np.int64]
-    labelled: npt.NDArray[np.int64]
-    unlabelled: npt.NDArray[np.int64]
-    ids: tuple[str, ...]
-
-    @property
-    def n_images(self) -> int:
-        return len(self.labelled) + len(self.unlabelled)
+from sptnet.views import Batch, EpochBatches
 
 
 @dataclass
@@ -70,69 +54,6 @@ def parameter_groups(
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": of_vectors}]
 
 
-def step_loss(
-    model: GcdModel,
-    batch: Batch,
-    phase: Phase,
-    plan: StagePlan,
-    epoch: int,
-    compute: Compute,
-    bank: TokenBank | None = None,
-    world: World = World(),  # noqa: B008
-) -> Loss:
-    """The objective on the pair of views that the phase asks for; of the whole batch, in every process."""
-    with compute.autocast():
-        if model.tokens is None:
-            projections, logits = model.finish(tokens_of_views(model, batch, phase, bank, compute))
-        else:  # prompted views are longer than raw ones
-            halves = [
-                model(batch.draws[view.draw], view.prompted)
-                if bank is None or view.prompted
-                else model.finish(banked_tokens(model, batch, view.draw, bank, compute))
-                for view in phase.views
-            ]
-            projections, logits = (torch.cat(parts) for parts in zip(*halves, strict=True))
-    n = len(batch.indices)
-    projections, logits = world.gather_views(projections, n), world.gather_views(logits, n)
-    return plan.objective(projections, logits, batch.labels, batch.labelled, epoch)
-
-
-def tokens_of_views(
-    model: GcdModel, batch: Batch, phase: Phase, bank: TokenBank | None, compute: Compute
-) -> Float[Tensor, "2b length dim"]:
-    """Both views as they enter the last block: read from the bank where it serves, computed together otherwise.
-
-    A raw and a prompted view of one draw share its patch embedding, since the prompt only shifts it. Frozen blocks
-    leave no graph behind unless a prompt that trains lies before them.
-    """
-    backbone, computed = model.backbone, [view for view in phase.views if bank is None or view.prompted]
-    raw = {draw: backbone.embed(batch.draws[draw]) for draw in sorted({view.draw for view in computed})}
-    patches = [
-        model.with_prompt(raw[view.draw], batch.draws[view.draw]) if view.prompted else raw[view.draw]
-        for view in computed
-    ]
-    entering = iter(backbone.run_to_last_block(torch.cat(patches)).chunk(len(computed)) if computed else [])
-    return torch.cat(
-        [
-            next(entering) if bank is None or view.prompted else banked_tokens(model, batch, view.draw, bank, compute)
-            for view in phase.views
-        ]
-    )
-
-
-@torch.no_grad()
-def banked_tokens(model: GcdModel, batch: Batch, draw: int, bank: TokenBank, compute: Compute) -> Tensor:
-    """The tokens of a raw draw as they enter the last block: from the bank, filled in where it lacks them."""
-    views, made = batch.banked[draw].views, batch.banked[draw].made
-    missing = torch.from_numpy(~bank.filled(batch.own, views))
-    if missing.any():
-        pixels = batch.draws[draw][missing[made].to(compute.device)]
-        fresh = model.backbone.enter_last_block(pixels).half().cpu()
-        bank.write(batch.own[missing], views[missing], fresh)
-    # Also fresh tokens go through float16, so that a step does not depend on what the bank held before.
-    return bank.read(batch.own, views).to(compute.device).float()
-
-
 class StageTrainer:
     """Trains one stage; its whole state can be taken as a checkpoint and given back."""
 
@@ -149,8 +70,9 @@ class StageTrainer:
         workers: int = 0,
         bank: TokenBank | None = None,
         world: World = World(),  # noqa: B008
+        accumulate: int = 1,
     ):
-        self.bank, self.world = bank, world
+        self.bank, self.world, self.accumulate = bank, world, accumulate
         self.model, self.plan, self.data, self.compute = model, plan, data, compute
         self.stage, self.batch_size, self.seed, self.workers = stage, batch_size, seed, workers
         self.batches = n_batches(data.n_images, batch_size)
@@ -165,25 +87,28 @@ class StageTrainer:
                 )
         self.scalers = {group: compute.scaler() for group in self.optimisers}
         self.epoch = 0
+        self._loader: EpochLoader | None = None
+
+    def stage_batches(self) -> StageBatches:
+        plan = self.plan
+        return StageBatches(
+            self.data, plan.turns, plan.epochs, self.batch_size, self.seed, self.stage, self.bank, self.world
+        )
 
     def phases_of(self, epoch: int) -> list[Phase]:
-        return [self.plan.turns.at(epoch, batch, self.plan.epochs, self.batches) for batch in range(self.batches)]
+        return self.stage_batches().phases(epoch)
 
     def epoch_batches(self, epoch: int) -> EpochBatches:
-        seed = seed_of(self.seed, "epoch", self.stage, epoch)
-        data = self.data
-        batches = balanced_batches(data.labelled, data.unlabelled, self.batch_size, seed)
-        phases = self.phases_of(epoch)
-        draws, whole = [phase.draws for phase in phases], [phase.prompted_draws for phase in phases]
-        return EpochBatches(data.store, data.maker, data.labels, batches, draws, seed, self.bank, whole, self.world)
+        return self.stage_batches().of_epoch(epoch)
 
     def run_epoch(self, on_step: Callable[[int, int], None] = lambda done, total: None) -> EpochReport:
         """Trains the next epoch and counts it."""
         self.model.train()
         report = EpochReport(self.epoch + 1)
         start = time.perf_counter()
-        batches = self.epoch_batches(self.epoch)
-        loaded = iterate_batches(batches, self.workers, self.compute.on_cuda)
+        if self._loader is None:
+            self._loader = EpochLoader(self.stage_batches(), self.workers, self.compute.on_cuda)
+        loaded = self._loader.epoch(self.epoch)
         for number, (phase, batch) in enumerate(zip(self.phases_of(self.epoch), loaded, strict=True)):
             parts = self.train_step(batch, phase, number)
             report.add(phase, parts)
@@ -199,7 +124,7 @@ class StageTrainer:
         self.set_learning_rates(self.epoch * self.batches + number)
         self.model.train_only(phase.trains)
         on_device = batch.to(self.compute.device)
-        loss = step_loss(self.model, on_device, phase, self.plan, self.epoch, self.compute, self.bank, self.world)
+        loss, go_back = self._loss(on_device, phase)
         parts = {name: float(value.detach()) for name, value in loss.parts().items()}
         if not np.isfinite(parts["total"]):
             self.stop_at_bad_loss(batch, parts, number)
@@ -208,11 +133,20 @@ class StageTrainer:
         # The groups that train share one backward pass, so they share its loss scale too.
         scaler = self.scalers[min(phase.trains)]
         scaler.scale(loss.total).backward()
+        go_back()
         self.world.sum_gradients(p for group in sorted(phase.trains) for p in self.model.group(group))
         for group in sorted(phase.trains):
             scaler.step(self.optimisers[group])
         scaler.update()
         return parts
+
+    def _loss(self, batch: Batch, phase: Phase) -> tuple[Loss, Callable[[], None]]:
+        """The loss of the batch, and what is left to do when it has gone back: nothing, if it is not in parts."""
+        model, plan, compute, bank, world = self.model, self.plan, self.compute, self.bank, self.world
+        if self.accumulate == 1:
+            return step_loss(model, batch, phase, plan, self.epoch, compute, bank, world), lambda: None
+        parts = InParts(model, batch, phase, compute, bank, self.accumulate)
+        return loss_of(parts.outputs, batch, plan, self.epoch, world), parts.go_back
 
     def set_learning_rates(self, step: int) -> None:
         plan = self.plan

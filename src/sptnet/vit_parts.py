@@ -62,7 +62,13 @@ def with_tokens(
     x: Float[Tensor, "batch length dim"], tokens: Float[Tensor, "n dim"]
 ) -> Float[Tensor, "batch length+n dim"]:
     """Prompt tokens set in behind the class token."""
-    return torch.cat([x[:, :1], tokens.expand(len(x), -1, -1), x[:, 1:]], dim=1)
+    return torch.cat([x[:, :1], tokens.expand(x.shape[0], -1, -1), x[:, 1:]], dim=1)
+
+
+def run_block_with_tokens(
+    block: nn.Module, x: Float[Tensor, "batch length dim"], tokens: Float[Tensor, "n dim"]
+) -> Float[Tensor, "batch length dim"]:
+    return without_tokens(block(with_tokens(x, tokens)), len(tokens))
 
 
 def without_tokens(x: Float[Tensor, "batch length dim"], n: int) -> Float[Tensor, "batch length-n dim"]:

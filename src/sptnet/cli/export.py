@@ -7,21 +7,29 @@ import typer
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A finished run.")],
+    run: Annotated[Path, typer.Argument(help="A finished run; for the model itself also a model directory.")],
     to: Annotated[Path, typer.Option(help="The file or folder to write.")],
     form: Annotated[
         str,
         typer.Option(
             "--as",
             help="csv, json or coco: one file; links or copies: a folder of images for each category; imagefolder: "
-            "copies for the library datasets.",
+            "copies for the library datasets; torch or onnx: the model itself.",
         ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
 ) -> None:
-    """Write the categories of a run, as edited, for other programs. Your images are only read."""
-    from sptnet.export import export_run
+    """Write the categories of a run, as edited, or its model for other programs. Your images are only read."""
+    from sptnet.errors import Misuse
+    from sptnet.export import FORMS, export_run
+    from sptnet.export_model import MODEL_FORMS, export_model
 
+    if form in MODEL_FORMS:
+        card = export_model(run, to, form, overwrite)
+        print(f"wrote the model of {len(card.categories)} categories: {to}")
+        return
+    if form not in FORMS:
+        raise Misuse(f"there is no export as {form}. Choose from: {', '.join((*FORMS, *MODEL_FORMS))}.")
     found = export_run(run, to, form, overwrite)
     kept = int((found.category >= 0).sum())
     dropped = f" ({len(found) - kept:,} dropped)" if kept < len(found) else ""

@@ -1,9 +1,10 @@
 """`sptnet predict`."""
 
 import csv
+import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,51 +17,79 @@ def predict(
     max_unreadable: Annotated[
         float, typer.Option(min=0, max=1, help="Share of unreadable images that is still skipped.")
     ] = 0.01,
+    parts: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a CSV file a part, for any number of images; started again, it goes on."),
+    ] = None,
+    part_size: Annotated[int, typer.Option(min=1, help="Images a part.")] = 10_000,
 ) -> None:
     """Sort images with a trained model: one row an image with its category and certainty.
 
-    Of a run that was edited, the categories have the names that they were given.
+    Of a run that was edited, the categories have the names that they were given. With --parts, several processes
+    started by torchrun share the work.
     """
     from sptnet.edited_names import names_for
     from sptnet.errors import Misuse
+    from sptnet.parts import Naming
+    from sptnet.parts_job import place_of
     from sptnet.predictor import load
+
+    here = place_of(os.environ)
+    if here.size > 1 and parts is None:
+        raise Misuse("several processes cannot write one table. Give a folder for their parts with --parts DIR.")
+    if out is not None and parts is not None:
+        raise Misuse("--out is one table and --parts a folder of them. Give one of the two.")
+    naming = Naming(load(run, device, here.local_rank), names_for(run))
+    if parts is None:
+        write_table(naming, images, out, max_unreadable)
+    else:
+        write_parts_of(naming, run, find_files(images), parts, part_size, max_unreadable, here)
+
+
+def write_table(naming: Any, images: list[Path], out: Path | None, max_unreadable: float) -> None:
+    """All images in one table, which begins only when every image has been looked at."""
+    from sptnet.errors import Misuse
+    from sptnet.parts import COLUMNS
     from sptnet.progress import say, tracker
     from sptnet.readable import drop_unreadable
     from sptnet.wording import printable
 
-    predictor, names = load(run, device), names_for(run)
     if out is not None and out.exists():
         raise Misuse(f"{out} exists already. Give another file with --out.")
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
     pile, unreadable = drop_unreadable(
-        as_pile(images), max_unreadable, tracker("reading images"), limit_flag="--max-unreadable "
+        as_pile(find_files(images)), max_unreadable, tracker("reading images"), limit_flag="--max-unreadable "
     )
     for problem in unreadable:
         say(f"skipped {printable(problem.name)}: {problem.reason}")
-    outputs = predictor.outputs(pile.sources)
-    certainty = outputs.probabilities.max(1)
+    rows = list(naming.rows(pile.ids, naming.predictor.outputs(pile.sources)))
     stream = out.open("w", encoding="utf-8", errors="surrogateescape", newline="") if out else sys.stdout
     table = csv.writer(stream)
-    table.writerow(["image", "category", "is_new", "certainty"])
-    categories, called, n_known = outputs.categories, predictor.categories, predictor.n_known
-    if names is not None:
-        categories, called, n_known = names.translate(categories, outputs.unit_features), names.names, names.n_known
-    for i, category in enumerate(categories):
-        new = "yes" if category >= n_known else "no"
-        table.writerow([pile.ids[i], called[category], new, f"{certainty[i]:.4f}"])
+    table.writerow(COLUMNS)
+    table.writerows(rows)
     if out:
         stream.close()
-        say(f"sorted {len(pile)} images into {len(set(categories.tolist()))} categories: {out}")
+        say(f"sorted {len(pile)} images into {len({category for _, category, *_ in rows})} categories: {out}")
 
 
-def as_pile(paths: list[Path]):  # type: ignore[no-untyped-def]
-    """The images named, and all those below the folders named."""
-    import numpy as np
+def write_parts_of(
+    naming: Any, run: Path, files: list[Path], folder: Path, part_size: int, max_unreadable: float, here: Any
+) -> None:
+    from sptnet.parts import write_parts
+    from sptnet.parts_job import describe_job, open_folder
+    from sptnet.progress import say
 
+    open_folder(folder, describe_job(run, files, part_size), here)
+    tally = write_parts(naming, files, folder, part_size, max_unreadable, here)
+    who = f"process {here.rank + 1} of {here.size}: " if here.size > 1 else ""
+    say(f"{who}{tally.done:,} parts done, {tally.skipped:,} were there already: {folder}")
+
+
+def find_files(paths: list[Path]) -> list[Path]:
+    """The images named, and all those below the folders named, each once and in an order that stays."""
     from sptnet.errors import Misuse
     from sptnet.images import find_images
-    from sptnet.pile import Pile
 
     missing = [str(path) for path in paths if not path.exists()]
     if missing:
@@ -70,5 +99,13 @@ def as_pile(paths: list[Path]):  # type: ignore[no-untyped-def]
         raise Misuse(
             f"no images found in {paths[0]}/. Give a folder that holds JPEG, PNG, WebP, BMP, TIFF or GIF files."
         )
+    return files
+
+
+def as_pile(files: list[Path]) -> Any:
+    import numpy as np
+
+    from sptnet.pile import Pile
+
     unknown = np.full(len(files), -1, dtype=np.int64)
     return Pile("images", tuple(map(str, files)), tuple(files), (), unknown, None, np.zeros(len(files), dtype=np.bool_))

@@ -1,0 +1,74 @@
+"""The published code's way of computing, re-derived for the benchmarks: nothing shared, nothing left out.
+
+Pixels plus prompt, the whole ViT with unfused attention, every token through the last block, both views always made,
+heads that collect gradients in stage one too.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import timm
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torchvision import transforms
+
+from sptnet.head import PrototypeHead
+from sptnet.losses import GcdLoss, gcd_loss
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class PlainModel(nn.Module):
+    def __init__(self, name: str, prompt: Tensor, n_categories: int, hidden: int, bottleneck: int):
+        super().__init__()
+        self.vit = timm.create_model(name, pretrained=False, num_classes=0)
+        for block in self.vit.blocks:
+            block.attn.fused_attn = False
+        self.vit.requires_grad_(False)
+        self.head = PrototypeHead(self.vit.embed_dim, n_categories, hidden, bottleneck)
+        self.prompt = nn.Parameter(prompt.clone())
+
+    def features(self, images: Tensor) -> Tensor:
+        tokens: Tensor = self.vit.forward_features(images)
+        return tokens[:, 0]
+
+    def stage_one(self, one: Tensor, two: Tensor, labels: Tensor) -> GcdLoss:
+        """Both views prompted, prompts learn; the head's gradients are computed and thrown away."""
+        self.vit.blocks[-1].requires_grad_(False)
+        self.prompt.requires_grad_(True)
+        return self._loss(torch.cat([one + self.prompt, two + self.prompt]), labels)
+
+    def stage_two(self, one: Tensor, labels: Tensor) -> GcdLoss:
+        """View one raw and prompted; last block and head learn."""
+        self.vit.blocks[-1].requires_grad_(True)
+        self.prompt.requires_grad_(False)
+        return self._loss(torch.cat([one, one + self.prompt]), labels)
+
+    def simgcd(self, one: Tensor, two: Tensor, labels: Tensor) -> GcdLoss:
+        self.vit.blocks[-1].requires_grad_(True)
+        return self._loss(torch.cat([one, two]), labels)
+
+    def _loss(self, images: Tensor, labels: Tensor) -> GcdLoss:
+        projections, logits = self.head(self.features(images))
+        return gcd_loss(projections, logits, labels, labels >= 0, 0.07)
+
+
+def plain_views(files: Sequence[Path], size: int) -> tuple[Tensor, Tensor]:
+    """Two views of each image, each resized, cropped, turned and normalised by itself."""
+    transform = transforms.Compose(
+        [
+            transforms.Resize(int(size / 0.875), transforms.InterpolationMode.BICUBIC),
+            transforms.RandomCrop(size),
+            transforms.RandomHorizontalFlip(),
+            transforms.ColorJitter(),
+            transforms.ToTensor(),
+            transforms.Normalize(MEAN, STD),
+        ]
+    )
+    views: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for file in files:
+        image = Image.open(file).convert("RGB")
+        for view in views:
+            view.append(transform(image))
+    return torch.stack(views[0]), torch.stack(views[1])

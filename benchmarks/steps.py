@@ -1,0 +1,263 @@
+"""What a training step, an epoch, a prediction and a loaded image cost: the published way against this package's.
+
+    python benchmarks/steps.py
+    python benchmarks/steps.py --name vit_small_patch16_224 --repeats 3
+
+Both forms run in turn in one process, after one untimed call each; the medians of the repeats are compared. The limit
+is the time of the matrix products alone that a step cannot do without. Ask for a quiet machine. Memory is measured in a
+process of its own for each form.
+"""
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from plain_form import PlainModel, plain_views
+from torch import Tensor
+
+from sptnet.backbone import Backbone
+from sptnet.config import PromptSettings
+from sptnet.device import choose_compute
+from sptnet.head import PrototypeHead
+from sptnet.loader import iterate_batches
+from sptnet.losses import gcd_loss
+from sptnet.model import GcdModel
+from sptnet.phases import MODEL, PROMPT, RAW, Always, Phase, StagePlan
+from sptnet.pixels import PixelFormat
+from sptnet.token_bank import TokenBank
+from sptnet.training import step_loss
+from sptnet.views import BankedDraw, Batch, EpochBatches, ImageStore, ViewMaker
+
+CATEGORIES, HIDDEN, BOTTLENECK, BORDER = 200, 2048, 256, 30
+CPU = choose_compute("cpu", "float32")
+
+
+class Forms:
+    """One model in both forms, with the same weights, prompts and images."""
+
+    def __init__(self, settings: argparse.Namespace, folder: Path):
+        torch.manual_seed(0)
+        size, n = 224, settings.batch
+        kind = PromptSettings(kind="spatial+global", border=BORDER)
+        prompt = GcdModel(fresh_backbone(settings.name), PrototypeHead(8, 2, 8, 8))
+        prompt.attach_prompt(kind, torch.Generator().manual_seed(0))
+        self.plain = PlainModel(settings.name, prompt.prompt.delta().detach(), CATEGORIES, HIDDEN, BOTTLENECK)
+        backbone = fresh_backbone(settings.name)
+        backbone.vit.load_state_dict(self.plain.vit.state_dict())
+        self.ours = GcdModel(backbone, PrototypeHead(backbone.dim, CATEGORIES, HIDDEN, BOTTLENECK))
+        self.ours.head.load_state_dict(self.plain.head.state_dict())
+        self.ours.attach_prompt(kind, torch.Generator().manual_seed(0))
+        self.one, self.two = torch.randn(n, 3, size, size), torch.randn(n, 3, size, size)
+        self.labels = torch.where(torch.arange(n) % 2 == 0, torch.arange(n) % 100, -1)
+        self.plan = StagePlan("x", 1, Always(MODEL), lambda p, z, y, known, epoch: gcd_loss(p, z, y, known, 0.07))
+        length = (size // backbone.patch_size) ** 2 + 1
+        self.bank = TokenBank(folder / "bank", n, 2, length, backbone.dim, "benchmark")
+        images, views = torch.arange(n), torch.zeros(n, dtype=torch.int64)
+        with torch.no_grad():
+            for view, pixels in enumerate((self.one, self.two)):
+                self.bank.write(images, views + view, backbone.enter_last_block(pixels).half())
+
+    def step(self, phase: Phase, banked: bool = False) -> Callable[[], float]:
+        made = [torch.full((len(self.one),), view.prompted) for view in phase.views]
+        draws = [BankedDraw(torch.full((len(self.one),), i), made[i]) for i in range(phase.draws)]
+        pixels = [self.one, self.two][: phase.draws]
+        batch = Batch(pixels, self.labels, self.labels >= 0, torch.arange(len(self.one)), draws if banked else [])
+
+        def run() -> float:
+            self.ours.train_only(phase.trains)
+            for parameter in self.ours.parameters():
+                parameter.grad = None
+            loss = step_loss(self.ours, batch, phase, self.plan, 0, CPU, self.bank if banked else None)
+            loss.total.backward()
+            return float(loss.total.detach())
+
+        return run
+
+    def plain_step(self, loss: Callable[[], Tensor]) -> Callable[[], float]:
+        def run() -> float:
+            for parameter in self.plain.parameters():
+                parameter.grad = None
+            total = loss()
+            total.backward()
+            return float(total.detach())
+
+        return run
+
+
+def fresh_backbone(name: str) -> Backbone:
+    import timm
+
+    return Backbone(name, timm.create_model(name, pretrained=False, num_classes=0), PixelFormat(224)).eval()
+
+
+def compare(name: str, plain: Callable[[], object], ours: Callable[[], object], repeats: int) -> float:
+    plain(), ours()
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeats):
+        for work, taken in zip((plain, ours), times, strict=True):
+            start = time.perf_counter()
+            work()
+            taken.append(time.perf_counter() - start)
+    slow, quick = (statistics.median(taken) for taken in times)
+    print(f"{name:<52} {slow * 1e3:9.0f} ms {quick * 1e3:9.0f} ms {slow / quick:7.2f} x", flush=True)
+    return quick
+
+
+def products_alone(forms: Forms, views: int, backward: bool, repeats: int) -> float:
+    """Seconds for the matrix products of all blocks but the last on this many views, there and, if asked, back."""
+    backbone = forms.ours.backbone
+    length, dim, blocks = (224 // backbone.patch_size) ** 2 + 1, backbone.dim, backbone.depth - 1
+    heads = int(backbone.vit.blocks[0].attn.num_heads)
+    x, wide = torch.randn(views * length, dim), torch.randn(views * length, 4 * dim)
+    weights = [torch.randn(dim, 3 * dim), torch.randn(dim, dim), torch.randn(dim, 4 * dim), torch.randn(4 * dim, dim)]
+    q, scores = torch.randn(views * heads, length, dim // heads), torch.randn(views * heads, length, length)
+
+    def one_block() -> None:
+        for weight in weights:
+            (wide if weight.shape[0] == 4 * dim else x) @ weight
+        q @ q.mT, scores @ q
+
+    taken = []
+    one_block()
+    for _ in range(max(3, repeats)):
+        start = time.perf_counter()
+        one_block()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken) * blocks * (2 if backward else 1)
+
+
+def write_jpegs(folder: Path, n: int) -> list[Path]:
+    """Photographs have detail at every scale, so these have, too: noise of many sizes added up."""
+    random, files = np.random.RandomState(0), []
+    for number in range(n):
+        picture = np.zeros((375, 500, 3))
+        for scale in (2, 5, 15, 50):
+            small = random.uniform(size=(375 // scale + 2, 500 // scale + 2, 3)) * 255
+            whole = Image.fromarray(small.astype(np.uint8)).resize((500, 375), Image.Resampling.BICUBIC)
+            picture += np.asarray(whole) * scale**0.5
+        picture = picture / picture.max() * 255
+        files.append(folder / f"{number:04d}.jpg")
+        Image.fromarray(picture.astype(np.uint8)).save(files[-1], quality=90)
+    return files
+
+
+def compare_loaders(folder: Path, n: int, repeats: int) -> None:
+    files, size = write_jpegs(folder, n), 224
+    pixels = PixelFormat(size)
+
+    def ours(store: ImageStore, draws: int) -> Callable[[], object]:
+        batches = list(torch.arange(n).split(8))
+        epoch = EpochBatches(store, ViewMaker(pixels), np.zeros(n, np.int64), batches, [draws] * len(batches), 0)
+        return lambda: list(iterate_batches(epoch, 0, False))
+
+    def plain() -> None:
+        for start in range(0, n, 8):
+            plain_views(files[start : start + 8], size)
+
+    for name, cache, draws in (("two views, nothing kept", 0, 2), ("one view, nothing kept", 0, 1), ("kept", 4096, 2)):
+        taken = compare(
+            f"loader, {n} JPEGs of 500 x 375: {name}",
+            plain,
+            ours(ImageStore(files, pixels, 0.875, cache), draws),
+            repeats,
+        )
+        print(f"    {n / taken:.0f} images a second")
+
+
+def measure_memory(settings: argparse.Namespace) -> None:
+    """Called in a process of its own: how much the peak grows by one stage-one step."""
+    with tempfile.TemporaryDirectory() as folder:
+        forms = Forms(settings, Path(folder))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        if settings.memory_of == "plain":
+            forms.plain_step(lambda: forms.plain.stage_one(forms.one, forms.two, forms.labels).total)()
+        else:
+            forms.step(PROMPT)()
+        print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--name", default="vit_base_patch16_224")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--images", type=int, default=64, help="JPEGs for the loader")
+    parser.add_argument("--memory-of", choices=["plain", "ours"], help=argparse.SUPPRESS)
+    settings = parser.parse_args()
+    torch.set_num_threads(settings.threads)
+    if settings.memory_of:
+        measure_memory(settings)
+        return
+    print(
+        f"{settings.name} at 224 px, batch {settings.batch}, {settings.threads} threads, medians of {settings.repeats}"
+    )
+    print(f"{'':<52} {'published way':>12} {'this package':>12}   ratio")
+    with tempfile.TemporaryDirectory() as folder:
+        forms, n, repeats = Forms(settings, Path(folder)), settings.batch, settings.repeats
+        one, two, labels, plain = forms.one, forms.two, forms.labels, forms.plain
+        stage_two = forms.plain_step(lambda: plain.stage_two(one, labels).total)
+        rows: list[tuple[str, Callable[[], object], Callable[[], object], int, bool]] = [
+            (
+                "stage-one step",
+                forms.plain_step(lambda: plain.stage_one(one, two, labels).total),
+                forms.step(PROMPT),
+                2 * n,
+                True,
+            ),
+            ("stage-two step, no cache", stage_two, forms.step(MODEL), 2 * n, False),
+            ("stage-two step, raw half cached", stage_two, forms.step(MODEL, banked=True), n, False),
+            (
+                "SimGCD step, cache warm",
+                forms.plain_step(lambda: plain.simgcd(one, two, labels).total),
+                forms.step(RAW, banked=True),
+                0,
+                False,
+            ),
+        ]
+        for name, published, ours, views, backward in rows:
+            quick = compare(name, published, ours, repeats)
+            if views:
+                least = products_alone(forms, views, backward, repeats)
+                print(f"    the products of all blocks but the last alone: {least * 1e3:.0f} ms, {quick / least:.2f} x")
+        forms.plain.eval(), forms.ours.eval()
+        with torch.inference_mode():
+            compare(
+                "inference with prompts",
+                lambda: plain.head(plain.features(one + plain.prompt)),
+                lambda: forms.ours(one),
+                repeats,
+            )
+            compare(
+                "inference: without prompts, against with",
+                lambda: forms.ours(one, False),
+                lambda: forms.ours(one),
+                repeats,
+            )
+        compare_loaders(Path(folder), settings.images, max(2, repeats // 2))
+    peaks = [
+        int(
+            subprocess.run(
+                [sys.executable, __file__, *sys.argv[1:], "--memory-of", form],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+        for form in ("plain", "ours")
+    ]
+    used = f"{peaks[0] / 1e6:9.0f} MB {peaks[1] / 1e6:9.0f} MB {peaks[1] / peaks[0]:7.2f} of it"
+    print(f"{'peak memory of a stage-one step':<52} {used}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""A trained model on a stream of image files of which some cannot be read: each file is decoded once, and let go."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Generator, Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from sptnet.images import UnreadableImage
+from sptnet.loader import n_workers
+from sptnet.predictor import Predictor
+from sptnet.scoring import Outputs, run_model
+from sptnet.views import CentreViews, ImageStore, ViewMaker
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """One batch of files: what the model makes of those that can be read, and what is wrong with the others."""
+
+    n: int
+    files: list[Path]
+    outputs: Outputs
+    problems: list[UnreadableImage]
+
+
+class _ViewsOrReasons(Dataset[Tensor | UnreadableImage]):
+    def __init__(self, views: CentreViews):
+        self.views = views
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+    def __getitem__(self, position: int) -> Tensor | UnreadableImage:
+        try:
+            return self.views[position]
+        except UnreadableImage as problem:
+            return problem
+
+
+def attempt(predictor: Predictor, files: Sequence[Path]) -> Iterator[Attempt]:
+    """Batch by batch in the order of the files, prompts applied; no more than a few batches are in memory."""
+    pixels, size = predictor.model.backbone.pixels, predictor.batch_size
+    maker = ViewMaker(pixels)
+    store = ImageStore(files, pixels, predictor.card.crop_ratio, cache_mb=0)
+    views = _ViewsOrReasons(CentreViews(store, maker, range(len(files))))
+    workers = n_workers("auto", len(files))
+    loader: DataLoader[Tensor | UnreadableImage] = DataLoader(
+        views, batch_size=size, num_workers=workers, collate_fn=list, generator=Generator()
+    )
+    for number, found in enumerate(loader):
+        batch = files[number * size : number * size + len(found)]
+        readable = [(file, view) for file, view in zip(batch, found, strict=True) if isinstance(view, Tensor)]
+        normal = [maker.normalise(torch.stack([view for _, view in readable]))] if readable else []
+        outputs = run_model(predictor.folded, normal, predictor.compute)
+        problems = [view for view in found if isinstance(view, UnreadableImage)]
+        yield Attempt(len(found), [file for file, _ in readable], outputs, problems)

@@ -1,0 +1,30 @@
+"""The batches of a stage epoch by epoch, made by processes that live as long as the stage."""
+
+from collections.abc import Generator, Iterator
+from itertools import islice
+
+from sptnet.loader import iterate_batches
+from sptnet.stage_batches import StageBatches
+from sptnet.views import Batch
+
+
+class EpochLoader:
+    """One loader runs through all epochs that are left: it starts once, and works ahead into the next epoch."""
+
+    def __init__(self, batches: StageBatches, workers: int, pin: bool):
+        self.batches, self.workers, self.pin = batches, workers, pin
+        self._stream: Generator[Batch] | None = None
+        self._next = 0
+
+    def epoch(self, epoch: int) -> Iterator[Batch]:
+        """Any epoch can be asked for; only the one that comes next is there already."""
+        first, last = (number * self.batches.batches for number in (epoch, max(epoch + 1, self.batches.epochs)))
+        if self._stream is None or self._next != first:
+            self._stream = iterate_batches(self.batches, self.workers, self.pin, range(first, last))
+            self._next = first
+        for batch in islice(self._stream, self.batches.batches):
+            self._next += 1
+            yield batch
+        if self._next == last:
+            self._stream.close()
+            self._stream = None

@@ -1,0 +1,140 @@
+"""A trained model as one file for other programs: images to (features, logits), in batches of any size.
+
+The pixel prompts are folded in, so the file holds a plain Vision Transformer. With it goes what a program must know to
+use it: how pixels are made, and what the categories are called.
+"""
+
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from sptnet.edited_names import EditedNames, names_for
+from sptnet.errors import Misuse
+from sptnet.files import write_atomically
+from sptnet.folding import fold_prompt
+from sptnet.losses import STUDENT_TEMPERATURE
+from sptnet.model import GcdModel
+from sptnet.model_folder import ModelCard, load_model
+from sptnet.pixels import PixelFormat
+
+MODEL_FORMS = ("torch", "onnx")
+FACTS = "sptnet.json"
+"""Where the facts are: among the extra files of a torch program, among the metadata of an ONNX model."""
+LARGEST_ONNX = 2**31 - 2**20
+"""An ONNX file is one message of less than 2 GB; a megabyte is left for the graph."""
+
+
+class FeaturesAndLogits(nn.Module):
+    """What is exported: the class token of normalised images, and their logits."""
+
+    def __init__(self, model: GcdModel):
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Float[Tensor, "n 3 h w"]) -> tuple[Float[Tensor, "n dim"], Float[Tensor, "n k"]]:
+        features = self.model.features(images)
+        return features, self.model.head(features)[1]
+
+
+def export_model(run: str | Path, to: str | Path, form: str, overwrite: bool = False) -> ModelCard:
+    """Writes the model of a run or of a model directory as one file; returns what is known about it."""
+    writers: dict[str, Callable[[ExportedProgram, str, Path], None]] = {"torch": write_torch, "onnx": write_onnx}
+    if form not in writers:
+        raise Misuse(f"there is no model as {form}. Choose from: {', '.join(MODEL_FORMS)}.")
+    target = Path(to)
+    _check_target(target, Path(run), form, overwrite)
+    if form == "onnx":
+        _check_onnx_is_here()
+    model, card = load_model(run)
+    if form == "onnx":
+        _check_size(model)
+    facts = json.dumps(describe(card, model.backbone.pixels, names_for(run)), indent=1)
+    program = traced(model)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(target, lambda part: writers[form](program, facts, part))
+    return card
+
+
+def traced(model: GcdModel) -> ExportedProgram:
+    """The program that the model runs, for any number of images of its size."""
+    size = model.backbone.pixels.image_size
+    module = FeaturesAndLogits(fold_prompt(model)).eval()
+    with torch.no_grad():
+        return torch.export.export(module, (torch.zeros(2, 3, size, size),), dynamic_shapes={"images": {0: Dim("n")}})
+
+
+def describe(card: ModelCard, pixels: PixelFormat, names: EditedNames | None = None) -> dict[str, Any]:
+    """How pixels are made, in the order of the work, and the category of every logit."""
+    return {
+        "input": "images",
+        "outputs": ["features", "logits"],
+        "pixels": {
+            "colours": "RGB",
+            "resize_short_side": int(pixels.image_size / card.crop_ratio),
+            "interpolation": pixels.interpolation,
+            "centre_crop": pixels.image_size,
+            "range": [0, 1],
+            "mean": list(pixels.mean),
+            "std": list(pixels.std),
+        },
+        "temperature": STUDENT_TEMPERATURE,
+        "categories": _categories(card, names),
+    }
+
+
+def _categories(card: ModelCard, names: EditedNames | None) -> list[dict[str, Any]]:
+    """Renamed and merged ones have their present name; which part of a split one an image belongs to is not said."""
+    if names is None:
+        return [{"name": name, "is_new": i >= card.n_known} for i, name in enumerate(card.categories)]
+    known = set(names.names[: names.n_known])
+    described = []
+    for name, parts in zip(card.categories, names.parts, strict=True):
+        present = list(dict.fromkeys(part.name for part in parts))
+        whole = len(present) == 1
+        facts = {"name": present[0] if whole else name, "is_new": not set(present) & known}
+        described.append(facts if whole else {**facts, "split_into": present})
+    return described
+
+
+def write_torch(program: ExportedProgram, facts: str, path: Path) -> None:
+    """For `torch.export.load`."""
+    with path.open("wb") as stream:
+        torch.export.save(program, stream, extra_files={FACTS: facts})  # type: ignore[arg-type]
+
+
+def write_onnx(program: ExportedProgram, facts: str, path: Path) -> None:
+    outputs = ["features", "logits"]
+    onnx = torch.onnx.export(program, input_names=["images"], output_names=outputs, dynamo=True, verbose=False)
+    assert onnx is not None
+    onnx.model.metadata_props[FACTS] = facts
+    onnx.save(path, external_data=False)
+
+
+def _check_target(target: Path, run: Path, form: str, overwrite: bool) -> None:
+    if target.resolve().is_relative_to(run.resolve()):
+        raise Misuse(f"{target} lies inside the run {run}. Give a place outside it with --to.")
+    if target.is_dir():
+        raise Misuse(f"{target} is a folder, but {form} is one file. Give a file with --to.")
+    if target.exists() and not overwrite:
+        raise Misuse(f"{target} exists already. Replace it with --overwrite, or give another --to.")
+
+
+def _check_onnx_is_here() -> None:
+    missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
+    if missing:
+        raise Misuse(
+            f"ONNX needs {' and '.join(missing)}. Install with: pip install 'sptnet[onnx]', or export as torch."
+        )
+
+
+def _check_size(model: GcdModel) -> None:
+    size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    if size > LARGEST_ONNX:
+        raise Misuse(f"the weights take {size / 2**30:.1f} GB, but an ONNX file holds 2 GB at most. Export as torch.")

@@ -1,0 +1,114 @@
+"""Prediction over any number of images: a table for each part of the list, written whole or not at all.
+
+Process r of N takes parts r, r + N and so on, and passes over those that are there: a job that was stopped goes on part
+by part, with as many processes as it likes.
+"""
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sptnet.attempts import attempt
+from sptnet.distributed import World
+from sptnet.edited_names import EditedNames
+from sptnet.errors import Failure
+from sptnet.files import write_atomically
+from sptnet.images import UnreadableImage
+from sptnet.predictor import Predictor
+from sptnet.progress import Bar, bar, say
+from sptnet.readable import too_many_unreadable
+from sptnet.scoring import Outputs
+
+COLUMNS = ("image", "category", "is_new", "certainty")
+
+
+@dataclass(frozen=True)
+class Naming:
+    """A model with its categories as they are called: by itself, or by the person who edited the run."""
+
+    predictor: Predictor
+    edited: EditedNames | None
+
+    def rows(self, images: Iterable[Path | str], outputs: Outputs) -> Iterator[list[str]]:
+        """The table's row of each image."""
+        categories, names, n_known = outputs.categories, self.predictor.categories, self.predictor.n_known
+        if self.edited is not None:
+            categories = self.edited.translate(categories, outputs.unit_features)
+            names, n_known = self.edited.names, self.edited.n_known
+        for image, category, certainty in zip(images, categories, outputs.probabilities.max(1), strict=True):
+            yield [str(image), names[category], "yes" if category >= n_known else "no", f"{certainty:.4f}"]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Parts that this process wrote, and those of its own that were there already."""
+
+    done: int
+    skipped: int
+
+
+def part_file(folder: Path, number: int) -> Path:
+    return folder / f"part-{number:05d}.csv"
+
+
+def write_parts(
+    naming: Naming, files: Sequence[Path], folder: Path, part_size: int, max_unreadable: float, here: World
+) -> Tally:
+    """This process's parts of the list; those that are there already stay as they are."""
+    n_parts = -(-len(files) // part_size)
+    own = range(here.rank, n_parts, here.size)
+    missing = [number for number in own if not part_file(folder, number).exists()]
+    bounds = {number: slice(number * part_size, (number + 1) * part_size) for number in missing}
+    finished = 0
+    with bar("sorting images", sum(len(range(len(files))[part]) for part in bounds.values())) as update:
+        for number, bound in bounds.items():
+            part, to = files[bound], part_file(folder, number)
+            problems = write_part(naming, part, to, max_unreadable, _counting_from(finished, update))
+            finished += len(part)
+            unreadable = f", {len(problems):,} of them unreadable" if problems else ""
+            say(f"{to.name} (of {n_parts:,}): {len(part):,} images{unreadable}")
+    return Tally(len(missing), len(own) - len(missing))
+
+
+def _counting_from(start: int, update: Bar) -> Bar:
+    return lambda done, note="": update(start + done, note)
+
+
+def write_part(
+    naming: Naming, files: Sequence[Path], to: Path, max_unreadable: float, update: Bar
+) -> list[UnreadableImage]:
+    """One table, row by row as the batches come; what cannot be read has a table of its own, which is there first."""
+    problems: list[UnreadableImage] = []
+
+    def write(target: Path) -> None:
+        with target.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            table, done = csv.writer(stream), 0
+            table.writerow(COLUMNS)
+            for batch in attempt(naming.predictor, files):
+                table.writerows(naming.rows(batch.files, batch.outputs))
+                problems.extend(batch.problems)
+                done += batch.n
+                update(done)
+        refusal = too_many_unreadable(problems, len(files), max_unreadable, "--max-unreadable ")
+        if refusal is not None and max_unreadable < 1:
+            raise Failure(f"{to.name}: {refusal} With --max-unreadable 1 all such images are passed over.")
+        write_unreadable(to.with_suffix(".unreadable.csv"), problems)
+
+    write_atomically(to, write)
+    return problems
+
+
+def write_unreadable(path: Path, problems: Sequence[UnreadableImage]) -> None:
+    """Where all can be read there is no such file, nor one that an earlier attempt at the part has left."""
+    if not problems:
+        path.unlink(missing_ok=True)
+        return
+
+    def write(target: Path) -> None:
+        with target.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            table = csv.writer(stream)
+            table.writerow(["image", "reason"])
+            table.writerows([problem.name, problem.reason] for problem in problems)
+
+    write_atomically(path, write)

@@ -1,0 +1,100 @@
+"""A job that predicts in parts: whose share is which, and what all parts must have in common.
+
+Processes need not know of each other. What the parts depend on is written beside them, once, and everybody compares:
+so all parts in a folder come from one and the same job, however often it was started and by how many processes.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sptnet.distributed import World
+from sptnet.edits import as_dict, in_force, read_edits
+from sptnet.errors import Failure, Misuse
+from sptnet.files import write_text_atomically
+from sptnet.model_folder import DESCRIPTION, find_model_folder
+from sptnet.wording import printable
+
+JOB = "parts.json"
+WORDS = {
+    "model": "the model",
+    "edits": "the edits",
+    "images": "the number of images",
+    "names": "the names of the images",
+    "part_size": "--part-size",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that the parts depend on."""
+
+    model: str
+    """The digest of its weights, from model.json."""
+    edits: str | None
+    """A digest of those in force; None if there are none."""
+    images: int
+    names: str
+    """A digest of the paths in their order."""
+    part_size: int
+
+
+def place_of(environment: Mapping[str, str]) -> World:
+    """This process's place among those that torchrun started, without joining them: a lost one stops no other."""
+    rank, size, local_rank = (environment.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    if rank is None or size is None:
+        return World()
+    if not rank.isdecimal() or not size.isdecimal() or int(rank) >= int(size):
+        raise Misuse(
+            f"RANK={rank} and WORLD_SIZE={size} name no process of a job. Start it with torchrun, or remove both from "
+            "the environment."
+        )
+    return World(int(rank), int(size), int(local_rank or 0))
+
+
+def describe_job(run: Path, files: Sequence[Path], part_size: int) -> Job:
+    description = json.loads((find_model_folder(run) / DESCRIPTION).read_text(encoding="utf-8"))
+    edits = [as_dict(edit) for edit in in_force(read_edits(run))]
+    names = hashlib.sha256()
+    for file in files:
+        names.update(os.fsencode(file) + b"\0")
+    return Job(
+        model=description["sha256"],
+        edits=hashlib.sha256(json.dumps(edits).encode()).hexdigest() if edits else None,
+        images=len(files),
+        names=names.hexdigest(),
+        part_size=part_size,
+    )
+
+
+def open_folder(folder: Path, job: Job, here: World) -> None:
+    """Makes the folder, or finds that it holds parts of the same job; whoever comes first says what the job is."""
+    if folder.exists() and not folder.is_dir():
+        raise Misuse(f"{folder} is a file, not a folder. Give a folder with --parts.")
+    folder.mkdir(parents=True, exist_ok=True)
+    found = sorted(path.name for path in folder.iterdir())
+    file = folder / JOB
+    if not file.exists():  # asked after listing: whoever wrote a part had written this file before
+        strangers = [name for name in found if not name.startswith("parts-")]
+        if strangers:
+            raise Misuse(
+                f"{folder} holds {printable(strangers[0])} but no {JOB}. Give an empty folder with --parts, or one "
+                "that does not exist yet."
+            )
+        own = folder / f"parts-{here.rank}.json"  # several may write at once, all of them the same
+        write_text_atomically(own, json.dumps(asdict(job), indent=1) + "\n")
+        os.replace(own, file)
+    try:
+        there = Job(**json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise Failure(f"{file} is damaged ({error}). Give another folder with --parts, or remove this one.") from error
+    before, now = asdict(there), asdict(job)
+    changes = [words for key, words in WORDS.items() if before[key] != now[key]]
+    if changes:
+        raise Misuse(
+            f"{folder} holds parts of another job, which differs in: {', '.join(changes)}. Give all as before, or "
+            "another folder with --parts."
+        )

@@ -1,0 +1,94 @@
+"""One training step forward: the views of a batch up to the last block, through it, and to the loss."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sptnet.device import Compute
+from sptnet.distributed import World
+from sptnet.losses import Loss
+from sptnet.model import GcdModel
+from sptnet.phases import Phase, StagePlan
+from sptnet.token_bank import TokenBank
+from sptnet.views import Batch
+
+Outputs = tuple[Float[Tensor, "2b bottleneck"], Float[Tensor, "2b k"]]
+"""Projections and logits: view one of all images, then view two."""
+
+
+def step_loss(
+    model: GcdModel,
+    batch: Batch,
+    phase: Phase,
+    plan: StagePlan,
+    epoch: int,
+    compute: Compute,
+    bank: TokenBank | None = None,
+    world: World = World(),  # noqa: B008
+) -> Loss:
+    """The objective on the pair of views that the phase asks for; of the whole batch, in every process."""
+    entering = enter_last_block(model, batch, phase, compute, bank)
+    return loss_of(leave_last_block(model, entering, phase, compute), batch, plan, epoch, world)
+
+
+def loss_of(outputs: Outputs, batch: Batch, plan: StagePlan, epoch: int, world: World) -> Loss:
+    """The objective on the outputs of all processes, from those of this one's share."""
+    projections, logits = (world.gather_views(rows, len(batch.indices)) for rows in outputs)
+    return plan.objective(projections, logits, batch.labels, batch.labelled, epoch)
+
+
+def enter_last_block(
+    model: GcdModel, batch: Batch, phase: Phase, compute: Compute, bank: TokenBank | None = None
+) -> list[Float[Tensor, "b length dim"]]:
+    """Each view as it enters the last block: read from the bank where it serves, computed otherwise.
+
+    A raw and a prompted view of one draw share its patch embedding, since the prompt only shifts it. Frozen blocks
+    leave no graph behind unless a prompt that trains lies before them.
+    """
+    backbone, computed = model.backbone, [view for view in phase.views if bank is None or view.prompted]
+    with compute.autocast():
+        raw = {draw: backbone.embed(batch.draws[draw]) for draw in sorted({view.draw for view in computed})}
+        patches = [
+            model.with_prompt(raw[view.draw], batch.draws[view.draw]) if view.prompted else raw[view.draw]
+            for view in computed
+        ]
+        if model.tokens is None:
+            run = backbone.run_to_last_block(torch.cat(patches)).chunk(len(computed)) if computed else ()
+        else:  # prompted views are longer than raw ones
+            deep = [model.tokens.values if view.prompted else None for view in computed]
+            run = tuple(backbone.run_to_last_block(*pair) for pair in zip(patches, deep, strict=True))
+        entering = iter(run)
+        return [
+            next(entering) if bank is None or view.prompted else banked_tokens(model, batch, view.draw, bank, compute)
+            for view in phase.views
+        ]
+
+
+def leave_last_block(
+    model: GcdModel, entering: Sequence[Float[Tensor, "b length dim"]], phase: Phase, compute: Compute
+) -> Outputs:
+    """Projections and logits of views that were taken as far as the last block."""
+    with compute.autocast():
+        if model.tokens is None:
+            return model.finish(torch.cat(list(entering)))
+        deep = [model.tokens.values if view.prompted else None for view in phase.views]
+        features = [model.backbone.finish(*pair) for pair in zip(entering, deep, strict=True)]
+        projections, logits = model.head(torch.cat(features))
+        return projections, logits
+
+
+@torch.no_grad()
+def banked_tokens(
+    model: GcdModel, batch: Batch, draw: int, bank: TokenBank, compute: Compute
+) -> Float[Tensor, "b length dim"]:
+    """The tokens of a raw draw as they enter the last block: from the bank, filled in where it lacks them."""
+    views, made = batch.banked[draw].views, batch.banked[draw].made
+    missing = torch.from_numpy(~bank.filled(batch.own, views))
+    if missing.any():
+        pixels = batch.draws[draw][missing[made].to(compute.device)]
+        fresh = model.backbone.enter_last_block(pixels).half().cpu()
+        bank.write(batch.own[missing], views[missing], fresh)
+    # Also fresh tokens go through float16, so that a step does not depend on what the bank held before.
+    return bank.read(batch.own, views).to(compute.device).float()
