@@ -27,7 +27,7 @@ from sptnet.pile import Pile, digits
 from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 from sptnet.split import make_split
-from sptnet.training import TrainingData
+from sptnet.stage_batches import TrainingData
 from sptnet.views import ImageStore, ViewMaker
 
 SIZE = 32

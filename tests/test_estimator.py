@@ -114,7 +114,9 @@ def test_the_score_matches_categories_and_classes(fitted: CategoryDiscoverer) ->
         fitted.score(X, [-1] * 40)
 
 
-@pytest.mark.parametrize(("method", "epochs"), [("simgcd", 1), ("gcd", 1), ("sptnet", 1), ("auto", None)])
+@pytest.mark.parametrize(
+    ("method", "epochs"), [("sskmeans", None), ("simgcd", 1), ("gcd", 1), ("sptnet", 1), ("auto", None)]
+)
 def test_every_method_fits(method: str, epochs: int | None) -> None:
     settings = {**TINY, "gcd.output": 16, "gcd.n_init": 1, "training.batch_size": 10}
     found = discoverer(method=method, epochs=epochs, settings=settings, minutes=0.001).fit(X, Y)
@@ -122,7 +124,7 @@ def test_every_method_fits(method: str, epochs: int | None) -> None:
     assert np.array_equal(found.predict(X), found.labels_)
     if method != "auto":
         assert found.plan_.config.method == method
-        assert found.plan_.config.simgcd.epochs == 1
+        assert epochs is None or found.plan_.config.simgcd.epochs == 1
 
 
 def test_categories_are_counted() -> None:
@@ -276,7 +278,12 @@ def test_known_classes_come_in_order() -> None:
         ({}, X, [True] * 40, "y holds True. Give names"),
         ({}, X, TRUTH, "every image is labelled, so there is nothing to discover. Give -1, None or NaN in y"),
         ({"method": "sptnet"}, X, None, "no image has a label, but SPTNet learns from labels. Label some images"),
-        ({"method": "magic"}, X, Y, "unknown method 'magic'. Use auto or one of: kmeans, gcd, simgcd, sptnet."),
+        (
+            {"method": "magic"},
+            X,
+            Y,
+            "unknown method 'magic'. Use auto or one of: kmeans, sskmeans, gcd, simgcd, sptnet.",
+        ),
         ({"n_categories": 2}, X, Y, "n_categories is 2, but 3 categories are known already."),
         ({"n_categories": "many"}, X, Y, "n_categories: "),
         ({"epochs": 0}, X, Y, "epochs is 0. Give a whole number of at least 1, or None."),

@@ -1,7 +1,7 @@
 """The Vision Transformer: from images to one feature each, the class token after the final norm."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
@@ -57,12 +57,9 @@ class Backbone(nn.Module):
         """Sizes that differ from those of the name."""
         self.checkpointing = False
         """Whether blocks that a gradient goes back through are computed again on its way, instead of kept."""
-        self._compiled: Callable[..., Tensor] | None = None
+        self.compiled = False
+        """Whether torch.compile has all blocks but the last."""
         self.requires_grad_(False)
-
-    def compile_blocks(self) -> None:
-        """Lets torch.compile have all blocks but the last."""
-        self._compiled = torch.compile(self._run_to_last_block)
 
     @property
     def dim(self) -> int:
@@ -118,7 +115,12 @@ class Backbone(nn.Module):
         """All blocks but the last."""
         if tokens is not None:
             self.check_takes_tokens()
-        return (self._compiled or self._run_to_last_block)(patches, tokens)
+        run = self._run_compiled if self.compiled else self._run_to_last_block
+        return run(patches, tokens)
+
+    @cached_property
+    def _run_compiled(self) -> Callable[..., Tensor]:
+        return torch.compile(self._run_to_last_block)
 
     def _run_to_last_block(self, patches: Tensor, tokens: Tensor | None) -> Tensor:
         vit = self.vit

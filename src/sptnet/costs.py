@@ -53,12 +53,17 @@ class Costs:
         return images / self.speed.forward + self._loading(images, 1)
 
     def counting(self) -> float:
-        if self.config.n_categories != "auto":
-            return 0.0
-        return self.look(self.facts.training) + COUNTING_SECONDS * self.facts.training
+        return self.look(self.facts.training) + self.counting_alone() if self.config.n_categories == "auto" else 0.0
+
+    def counting_alone(self) -> float:
+        """Once the features are there."""
+        return COUNTING_SECONDS * self.facts.training if self.config.n_categories == "auto" else 0.0
 
     def clustering(self, n_init: int) -> float:
-        return self.look(self.facts.training) + CLUSTERING_SECONDS * n_init * self.facts.training
+        return self.look(self.facts.training) + self.clustering_alone(n_init)
+
+    def clustering_alone(self, n_init: int) -> float:
+        return CLUSTERING_SECONDS * n_init * self.facts.training
 
     def sorting(self) -> float:
         return self.look(self.facts.images)

@@ -102,7 +102,6 @@ def silhouette(distances: Float[Tensor, "m m"], clusters: Int[Tensor, " m"], n_c
     return float(score.mean())
 
 
-def stretched(values: Values) -> Values:
-    """To [0, 1]; all zeros where all are equal."""
-    span = values.max() - values.min()
-    return np.asarray((values - values.min()) / span if span > 0 else np.zeros_like(values))
+def relative(values: Values) -> Values:
+    """As shares of the best; what is below nothing is nothing."""
+    return np.asarray(np.maximum(values, 0) / max(values.max(), np.finfo(np.float64).tiny))

@@ -21,15 +21,14 @@ from sptnet.count_curve import (
     contingency_table,
     matched_share,
     precision_and_recall,
+    relative,
     silhouette,
-    stretched,
 )
 from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 MOST_POINTS, SILHOUETTE_POINTS = 20_000, 1000
 GROWTH = 1.12  # from one count of a walk to the next
 FALLEN = 0.6  # share of the best at which a walk over counts ends
-SILHOUETTE_WEIGHT, ACCURACY_WEIGHT = 0.5, 0.25
 PLAUSIBLE = 0.8  # share of the best score that a plausible count reaches
 TRUST_POWER = 2  # of the accuracy of labelled points: how far the best count is to be trusted
 
@@ -124,12 +123,9 @@ class Curve:
         return np.array([self.accuracy_at(k, of, counted) for k in self.counts])
 
     def balance_scores(self, of: Sequence[int], counted: Counts) -> Values:
-        """Balance, silhouette and accuracy of every count tried, each with its weight."""
+        """Balance plus silhouette of every count tried, the best silhouette counting one."""
         even = np.array([balance(*self.precision_and_recall(k, of, counted)) for k in self.counts])
-        accuracy = self.accuracies(of, counted)
-        accuracy = accuracy / max(accuracy.max(), np.finfo(np.float64).tiny)
-        score: Values = even + SILHOUETTE_WEIGHT * stretched(self.silhouettes(of, counted)) + ACCURACY_WEIGHT * accuracy
-        return score
+        return even + relative(self.silhouettes(of, counted))
 
     def silhouettes(self, of: Sequence[int], counted: Counts) -> Values:
         """Of every count tried; they ask no labels, whatever is `counted`."""

@@ -93,6 +93,7 @@ def plan_for(
     method: str | None = None,
     given: Collection[str] = (),
     report: bool = True,
+    because: str = "as asked",
 ) -> Plan:
     """A plan for these images on this machine, whose speed is measured first."""
     settings, split = config.backbone, data.split
@@ -104,4 +105,4 @@ def plan_for(
     compute = choose_compute(config.device, config.precision)
     speed = measure_speed(backbone, compute, data.pile.sources, config.views.crop_ratio, config.head)
     facts = PileFacts(len(data.pile), len(split.labelled), len(split.unlabelled), split.n_known, free_disk(out))
-    return make_plan(config, facts, speed, minutes, method, given, report)
+    return make_plan(config, facts, speed, minutes, method, given, report, because)

@@ -73,10 +73,10 @@ def estimate_n_categories(
     1000, or a quarter of the number of points if that is less. `on_trial` hears each count and how many were tried.
 
     "balance" seeks the count at which clusters are as fine as the known classes: pairs of labelled points are split
-    as often as they are thrown together. The silhouette adds to that at half the weight, the accuracy of labelled
-    points at a quarter. It walks up from the smallest count until clusters are clearly too fine, then looks closer.
-    The answer is the best count if clusters match classes, and moves to the middle of the plausible counts the less
-    they do. Each repeat draws at most 20,000 points and leaves some known classes out for its own answer.
+    as often as they are thrown together. The silhouette adds to that, as a share of the best one met. It walks up
+    from the smallest count until clusters are clearly too fine, then looks closer. The answer is the best count if
+    clusters match classes, and moves to the middle of the plausible counts the less they do. Each repeat draws at most
+    20,000 points and leaves some known classes out for its own answer.
     "silhouette" seeks the count at which clusters are most apart. It needs no labels, and so cannot know how fine a
     person would sort.
     "auto" is "balance" where two known classes have two labelled points each, and "silhouette" elsewhere.

@@ -43,7 +43,8 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
 
     Parameters
     ----------
-    method : "sptnet", "simgcd", "gcd", "kmeans", or "auto" for what the time allows; only kmeans does without labels
+    method : "sptnet", "simgcd", "gcd", "sskmeans", "kmeans", or "auto" for what the time allows; only kmeans does
+        without labels
     n_categories : known and new ones together, or "auto" to estimate the number
     backbone : a timm name, "sptnet_digits_vit", or "auto" for DINO ViT-B/16
     device : "auto", "cpu", "cuda", "cuda:N" or "mps"

@@ -25,7 +25,7 @@ from sptnet.config import Clustering, Config, PromptSettings
 from sptnet.data import LoadedData, load_data, resolve_n_categories
 from sptnet.device import choose_compute
 from sptnet.distributed import world
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
 from sptnet.estimate import CountEstimate
 from sptnet.found import FEATURES, write_features
 from sptnet.head import PrototypeHead
@@ -46,7 +46,7 @@ from sptnet.seeds import seed_of, seeded
 from sptnet.split import write_split
 from sptnet.stage_batches import TrainingData
 from sptnet.token_bank import TokenBank
-from sptnet.training import EpochReport, StageTrainer
+from sptnet.training import EpochReport, StageTrainer, check_frozen
 from sptnet.views import ImageStore, ViewMaker
 from sptnet.wording import listed
 
@@ -197,9 +197,9 @@ class Experiment:
             self._attach_prompt(plan)
         if self.stages and self.config.training.compile:
             check_compiler(self.compute.device)
-        config, run, backbone, n_images = self.config, self.run_folder.path, self.model.backbone, len(self.data.pile)
+        config, backbone, n_images = self.config, self.model.backbone, len(self.data.pile)
         self.config = self.world.from_first(
-            lambda: with_bank(config, run, backbone, n_images, bool(self.stages), self.tell)
+            lambda: with_bank(config, self.run_folder.path, backbone, n_images, self.tell)
         )
 
     def _resume_point(self) -> Checkpoint | None:
@@ -234,8 +234,7 @@ class Experiment:
             self.model = load_model(folder.model_of_stage(self.stages[number - 1].name))[0].to(self.compute.device)
         prompt = self._attach_prompt(plan)
         self.model.backbone.checkpointing = training.checkpointing
-        if training.compile:
-            self.model.backbone.compile_blocks()
+        self.model.backbone.compiled = training.compile
         trainer = StageTrainer(
             self.model,
             plan,
@@ -253,11 +252,7 @@ class Experiment:
         frozen = frozen_digest(self.model, set(trainer.trained_names()))
         self.best = None
         if checkpoint is not None:
-            if checkpoint.facts["frozen"] != frozen:
-                raise Failure(
-                    "the backbone's weights are not those this run began with. Restore the same weights file, or "
-                    "begin again with --overwrite."
-                )
+            check_frozen(checkpoint, frozen)
             trainer.restore(checkpoint)
             self.best = tuple(checkpoint.facts["best"]) if checkpoint.facts["best"] else None  # type: ignore[assignment]
         with bar(plan.name, plan.epochs) as update:

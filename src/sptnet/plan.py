@@ -28,7 +28,14 @@ PLANNED = frozenset(
     }
 )
 """The settings that a plan chooses."""
-NAMES = {"kmeans": "k-means", "gcd": "GCD", "simgcd": "SimGCD", "sptnet": "SPTNet"}
+UNTRAINED = ("kmeans", "sskmeans")
+NAMES = {
+    "kmeans": "K-means",
+    "sskmeans": "Semi-supervised k-means",
+    "gcd": "GCD",
+    "simgcd": "SimGCD",
+    "sptnet": "SPTNet",
+}
 
 
 @dataclass(frozen=True)
@@ -65,13 +72,14 @@ def make_plan(
     method: str | None = None,
     given: Collection[str] = (),
     report: bool = True,
+    because: str = "as asked",
 ) -> Plan:
     """The best method that the time allows, or as asked; keys in `given`, such as simgcd.epochs, stay as they are.
 
-    `report` says whether a report will be written.
+    `report` says whether a report will be written, `because` why a `method` that is given was chosen.
     """
     check_wishes(minutes, method, pile_facts.known)
-    return _Planner(config, pile_facts, speed, minutes, frozenset(given), report).plan(method)
+    return _Planner(config, pile_facts, speed, minutes, frozenset(given), report).plan(method, because)
 
 
 def check_wishes(minutes: float | None, method: str | None, n_known: int) -> None:
@@ -115,8 +123,8 @@ class _Planner:
         self.budget = 60 * self.minutes - self.fixed
         self.reasons: list[str] = []
 
-    def plan(self, asked: str | None) -> Plan:
-        method, schedule = self._choose() if asked is None else self._as_asked(asked)
+    def plan(self, asked: str | None, because: str) -> Plan:
+        method, schedule = self._choose() if asked is None else self._as_asked(asked, because)
         config = self._settings(method, schedule)
         steps = self._steps(method, schedule)
         total = sum(step.seconds for step in steps)
@@ -141,17 +149,19 @@ class _Planner:
                 self.reasons.append(self._describe(method, schedule))
                 return method, schedule
             self.reasons.append(self._why_not(method, least))
-        self.reasons.append("K-means on the features of the backbone trains nothing, so it is chosen.")
-        return "kmeans", Schedule()
+        self.reasons.append(
+            "Semi-supervised k-means on the backbone's features keeps the labels and trains nothing, so it is chosen."
+        )
+        return "sskmeans", Schedule()
 
-    def _as_asked(self, method: str) -> tuple[str, Schedule]:
-        if method == "kmeans":
-            self.reasons.append("K-means, as asked.")
+    def _as_asked(self, method: str, because: str) -> tuple[str, Schedule]:
+        if method in UNTRAINED:
+            self.reasons.append(f"{NAMES[method]}, {because}.")
             return method, Schedule()
         self._note_full_disk()
         least = self._least_raw(method) if method != "sptnet" else self._least_sptnet(LEAST_EPOCHS, LEAST_STEPS)
         schedule = self._longest(method, least) or replace(least, bank=self._banks()[-1])
-        self.reasons.append(self._describe(method, schedule, ", as asked"))
+        self.reasons.append(self._describe(method, schedule, f", {because}"))
         if not self._is_worth_it(method, schedule):
             self.reasons.append(
                 f"With {self._sptnet_steps(schedule):,} steps SPTNet may end below the SimGCD model it starts from, "
@@ -206,9 +216,10 @@ class _Planner:
 
     def _banks(self) -> tuple[int, ...]:
         """Sizes of token banks to try, the largest first; a device that is quick, or a full disk, has none."""
-        if "views.bank" in self.given:
-            return (self.config.views.bank,)
-        room = room_for_bank(self.config.views, self.facts.free_disk)
+        views = self.config.views
+        if "views.bank" in self.given and views.bank != "auto":
+            return (views.bank,)
+        room = room_for_bank(views, self.facts.free_disk)
         banks = [bank for bank in BANKS if self.costs.bank_bytes(bank) <= room and self.speed.device == "cpu"]
         filling = self.facts.training / self.speed.forward
         quick = [bank for bank in banks if bank * filling <= FILL_SHARE * self.budget]
@@ -216,9 +227,12 @@ class _Planner:
 
     def _note_full_disk(self) -> None:
         if self.speed.device == "cpu" and self._banks() == (0,) and "views.bank" not in self.given:
-            megabytes = self.costs.bank_bytes(BANKS[-1]) / DISK_SHARE / 1e6
+            megabytes = self.costs.bank_bytes(BANKS[-1]) / 1e6
+            needed = f"{megabytes / DISK_SHARE:,.0f} MB of free disk"
+            if self.config.views.bank_budget_gb is not None:
+                needed = f"{megabytes:,.0f} MB, both of free disk and of views.bank_budget_gb"
             self.reasons.append(
-                f"Keeping what the frozen blocks make of the images would need {megabytes:,.0f} MB of free disk; "
+                f"Keeping what the frozen blocks make of the images would need {needed}; "
                 "without it, training is several times slower."
             )
 
@@ -267,16 +281,28 @@ class _Planner:
         return self.config.changed(**changes).model_copy(update={"method": method})
 
     def _steps(self, method: str, schedule: Schedule) -> list[Step]:
+        trained = method not in UNTRAINED
+        steps = self._training_steps(method, schedule) if trained else self._clustering_steps(method)
+        return [step for step in [*steps, Step("write the report", self.report)] if step.seconds > 0]
+
+    def _clustering_steps(self, method: str) -> list[Step]:
+        """Where nothing is trained, one look at the images serves all that follows."""
+        costs, settings = self.costs, getattr(self.config, method)
+        return [
+            Step("look at all images", costs.sorting()),
+            Step("count the categories", costs.counting_alone()),
+            Step("cluster", costs.clustering_alone(settings.n_init)),
+        ]
+
+    def _training_steps(self, method: str, schedule: Schedule) -> list[Step]:
         costs = self.costs
-        steps = [Step("look at all images and count the categories", costs.counting())]
-        if method == "kmeans":
-            steps.append(Step("cluster", costs.clustering(self.config.kmeans.n_init)))
-        elif method != "sptnet":
-            steps.append(Step(f"train {NAMES[method]}, {schedule.epochs} epochs", self._seconds(method, schedule)))
-        else:
+        seconds = self._seconds(method, schedule)
+        trained = [Step(f"train {NAMES[method]}, {schedule.epochs} epochs", seconds)]
+        if method == "sptnet":
             first = costs.raw_epochs(schedule.epochs, schedule.bank)
-            then = self._seconds(method, schedule) - first
-            steps.append(Step(f"train SimGCD, {schedule.epochs} epochs", first))
-            steps.append(Step(f"train SPTNet, {schedule.sptnet_epochs} epochs", then))
-        steps += [Step("sort all images", costs.sorting()), Step("write the report", self.report)]
-        return [step for step in steps if step.seconds > 0]
+            trained = [
+                Step(f"train SimGCD, {schedule.epochs} epochs", first),
+                Step(f"train SPTNet, {schedule.sptnet_epochs} epochs", seconds - first),
+            ]
+        look = Step("look at all images and count the categories", costs.counting())
+        return [look, *trained, Step("sort all images", costs.sorting())]

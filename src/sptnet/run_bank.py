@@ -8,20 +8,18 @@ from sptnet.backbone import Backbone
 from sptnet.checkpoint import digest
 from sptnet.config import Config, Views
 from sptnet.errors import Misuse
+from sptnet.methods import stages_of
 from sptnet.progress import Say
 from sptnet.token_bank import BANKS, TokenBank, free_disk, room_for_bank, views_of_bank
 
 HALF = 2  # bytes
 
 
-def with_bank(config: Config, run: Path, backbone: Backbone, n_images: int, trains: bool, tell: Say) -> Config:
-    """The settings with a number in the place of `views.bank = "auto"`; a bank that cannot be used is refused.
-
-    `trains` says whether the method trains at all.
-    """
+def with_bank(config: Config, run: Path, backbone: Backbone, n_images: int, tell: Say) -> Config:
+    """The settings with a number in the place of `views.bank = "auto"`; a bank that cannot be used is refused."""
     views = config.views
     if views.bank == "auto":
-        bank = choose_bank(config, run, backbone, n_images, tell) if trains else 0
+        bank = choose_bank(config, run, backbone, n_images, tell) if stages_of(config) else 0
         return config.changed(views={"bank": bank})
     if views.bank and config.backbone.trainable_blocks > 1:
         raise Misuse(

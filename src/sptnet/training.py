@@ -200,6 +200,15 @@ class StageTrainer:
         return {}
 
 
+def check_frozen(checkpoint: Checkpoint, frozen: str) -> None:
+    """What a checkpoint does not hold has to be as it was; `frozen` is its digest now."""
+    if checkpoint.facts["frozen"] != frozen:
+        raise Failure(
+            "the backbone's weights are not those this run began with. Restore the same weights file, or "
+            "begin again with --overwrite."
+        )
+
+
 def _parameters(optimiser: torch.optim.Optimizer) -> Iterator[nn.Parameter]:
     for group in optimiser.param_groups:
         yield from group["params"]

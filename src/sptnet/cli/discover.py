@@ -33,7 +33,7 @@ def discover(
         str | None, typer.Option(metavar="N|auto", help="How many there are, known and new; auto counts them.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="auto, sptnet, simgcd, gcd or kmeans; auto takes what the time allows.")
+        str | None, typer.Option(help="auto, sptnet, simgcd, gcd, sskmeans or kmeans; auto takes what the time allows.")
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Time there is: 30 on a CPU, 240 on a GPU.")] = None,
     epochs: Annotated[
@@ -155,10 +155,10 @@ def _another_round(
     config = change_settings(found.config, changes)
     refuse_among_images(out, config.data.folder)
     data = read_round(config, found.labels)
-    given = set(given_keys(changes))
+    given, because = set(given_keys(changes)), "as asked"
     if method is None and minutes is None and not choose and found.had_labels:
-        method, given = config.method, given | PLANNED
-    plan = plan_for(config, data, out, minutes, method, given, report)
+        method, given, because = config.method, given | PLANNED, "as before"
+    plan = plan_for(config, data, out, minutes, method, given, report, because)
     print(f"another round on {earlier}: it starts with {len(found.labels):,} labels", flush=True)
     tell_plan(plan, data)
     return plan, data, {LABELS: labels_text(found.labels)}
