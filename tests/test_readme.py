@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 import sptnet.cli
+from sptnet.pile import digits
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 TINY = [
@@ -40,10 +41,16 @@ def small_image(seed: int) -> Image.Image:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, n in (("photos/otter", 4), ("photos/heron", 4), ("photos/unlabelled", 6), ("more-photos", 2)):
+    """Digits as photos: noughts are otters, ones are herons, and among the unsorted are twos to sixes."""
+    pile = digits()
+    of_class = {label: iter(np.flatnonzero(pile.labels == label)) for label in range(7)}
+    wanted = [("photos/otter", [0] * 8), ("photos/heron", [1] * 8), ("more-photos", [2, 3])]
+    wanted += [("photos/unlabelled", list(range(7)) * 6)]
+    for name, labels in wanted:
         (tmp_path / name).mkdir(parents=True)
-        for i in range(n):
-            small_image(i).save(tmp_path / name / f"{i}.jpg")
+        for i, label in enumerate(labels):
+            picture = Image.fromarray(pile.sources[next(of_class[label])])
+            picture.resize((64, 64), Image.Resampling.NEAREST).save(tmp_path / name / f"{i}.png")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -58,19 +65,18 @@ def test_the_first_command_comes_early() -> None:
 
 
 def test_the_commands_for_own_images(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [line for block in blocks("bash") for line in block.splitlines() if "sptnet " in line]
+    lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("sptnet ")]
     commands = [shlex.split(line, comments=True)[1:] for line in lines]
-    train, predict = commands
-    assert (train[0], predict[0]) == ("train", "predict")
-    extra = [part for setting in TINY for part in ("--set", setting)]
-    run(train + extra, monkeypatch)
-    run(predict, monkeypatch)
-    rows = (folder / "sorted.csv").read_text().splitlines()
-    assert len(rows) == 3
-    for name in re.findall(r"`([\w.]+(?:/|\.csv|\.jsonl|\.toml|\.json))`", README.split("## In Python")[0]):
-        assert (folder / "runs/photos" / name).exists(), name
-    assert "sptnet train --resume --out runs/photos" in README
-    run(["train", "--resume", "--out", "runs/photos"], monkeypatch)
+    verbs = [command[0] for command in commands]
+    assert verbs == ["check", "discover", "edit", "edit", "discover", "export", "predict"]
+    quick = ["--backbone", "sptnet_digits_vit", "--categories", "7", "--method", "sskmeans"]
+    for command in commands:
+        run(command + (quick if command[:2] == ["discover", "photos"] else []), monkeypatch)
+    assert (folder / "runs/photos/report.html").is_file() and (folder / "runs/second/report.html").is_file()
+    assert len((folder / "more.csv").read_text().splitlines()) == 3
+    assert {path.name for path in (folder / "sorted").iterdir()} >= {"beaver", "coot"}
+    labels = (folder / "runs/second/labels.csv").read_text()
+    assert "beaver" in labels and "coot" in labels
 
 
 def test_the_python_example(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +94,8 @@ def test_the_python_example(folder: Path, monkeypatch: pytest.MonkeyPatch, capsy
 def test_every_setting_that_readme_names_exists() -> None:
     from sptnet.recipe_book import all_keys, load_recipe
 
-    named = set(re.findall(r"`(?:--set )?((?:data|prompt|sptnet|backbone)\.[a-z_]+)", README))
+    named = set(re.findall(r"`(?:--set )?((?:data|prompt|sptnet|backbone|views)\.[a-z_]+)", README))
+    named = {name for name in named if not hasattr(sptnet, name.removeprefix("sptnet."))}
     assert len(named) > 6
     assert named <= set(all_keys())
     strategies = re.search(r"sptnet\.strategy=`: (.*?)\n\* ", README, re.DOTALL)
