@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -31,8 +32,11 @@ Call = Callable[..., Answer]
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    def run(*arguments: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["sptnet", "check", *map(str, arguments)])
+    """Without the estimate of time, which takes seconds, unless `time=True`."""
+
+    def run(*arguments: object, time: bool = False) -> Answer:
+        quick = [] if time or not arguments else ["--no-time"]
+        monkeypatch.setattr(sys, "argv", ["sptnet", "check", *map(str, arguments), *quick])
         with pytest.raises(SystemExit) as stop:
             main()
         return Answer(stop.value.code, *capsys.readouterr())
@@ -400,7 +404,8 @@ def test_json_is_alone_on_stdout(pets: Path, call: Call) -> None:
     code, out, err = call(pets, "--json")
     assert (code, err) == (0, "")
     facts = json.loads(out)
-    assert set(facts) == {*FolderCheck.__dataclass_fields__, "findings", "can_train"}
+    assert set(facts) == {*FolderCheck.__dataclass_fields__, "findings", "can_train", "time"}
+    assert facts["time"] is None
     assert (facts["images"], facts["small"], facts["can_train"]) == (16, ["cat/small.png"], True)
     assert facts["same_look"] == [
         {"images": ["cat/0.png", "cat/small.png"], "labels": ["cat"], "in_labelled_and_test": False}
@@ -409,6 +414,16 @@ def test_json_is_alone_on_stdout(pets: Path, call: Call) -> None:
         ("near duplicates", False),
         ("small images", False),
     ]
+
+
+def test_the_time_is_that_of_the_plan(pets: Path, call: Call) -> None:
+    code, out, _ = call(pets, "--backbone", "sptnet_digits_vit", "--minutes", "0.01", time=True)
+    assert code == 0
+    *_, time, plan = out.splitlines()
+    assert re.fullmatch(r"time: Semi-supervised k-means with sptnet_digits_vit takes about \d+ s here", time), time
+    assert plan == f"the whole plan: sptnet discover {pets} --dry-run"
+    facts = json.loads(call(pets, "--backbone", "sptnet_digits_vit", "--minutes", "0.01", "--json", time=True).out)
+    assert facts["time"]["method"] == "sskmeans" and facts["time"]["seconds"] > 0
 
 
 def test_hostile_names_are_shown_harmlessly(tmp_path: Path, call: Call) -> None:

@@ -94,14 +94,16 @@ def plan_for(
     given: Collection[str] = (),
     report: bool = True,
     because: str = "as asked",
+    pretrained: bool = True,
 ) -> Plan:
-    """A plan for these images on this machine, whose speed is measured first."""
+    """A plan for these images on this machine, whose speed is measured first; that needs no pre-trained weights."""
     settings, split = config.backbone, data.split
     method = config.method if method is None and "method" in given else method
     check_wishes(minutes, method, split.n_known)  # before time is spent
     if config.n_categories != "auto":
         resolve_n_categories(config.n_categories, config.category_factor, split)
-    backbone = build_backbone(settings.name, settings.weights, settings.image_size, ways_out=WAYS_OUT)
+    weights = settings.weights if pretrained else None
+    backbone = build_backbone(settings.name, weights, settings.image_size, pretrained, ways_out=WAYS_OUT)
     compute = choose_compute(config.device, config.precision)
     speed = measure_speed(backbone, compute, data.pile.sources, config.views.crop_ratio, config.head)
     facts = PileFacts(len(data.pile), len(split.labelled), len(split.unlabelled), split.n_known, free_disk(out))

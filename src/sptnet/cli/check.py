@@ -1,6 +1,7 @@
 """`sptnet check`."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from sptnet.check import FolderCheck
     from sptnet.findings import Finding
+    from sptnet.plan import Plan
 
 MOST_ROWS = 50
 MOST_EXAMPLES = 10
@@ -18,6 +20,9 @@ def check(
     folder: Annotated[Path, typer.Argument(help="Folder of images; sub-folders name known categories.")],
     labels: Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")] = None,
     unlabelled: Annotated[str, typer.Option(help="Sub-folder that holds the unsorted images.")] = "unlabelled",
+    backbone: Annotated[str, typer.Option(help="For the time: timm name, or auto for DINO ViT-B/16.")] = "auto",
+    minutes: Annotated[float | None, typer.Option(help="For the time: 30 on a CPU, 240 on a GPU if not given.")] = None,
+    no_time: Annotated[bool, typer.Option("--no-time", help="Leave the estimate of time out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Look at a folder before anything long: what is unreadable, there twice, too small or too few.
@@ -32,14 +37,40 @@ def check(
     checked = check_folder(folder, labels, unlabelled)
     findings = findings_of(checked)
     good = can_train(findings)
+    asks_time = good and checked.unsorted > 0 and not no_time
+    plan = expected(folder, labels, unlabelled, backbone, minutes) if asks_time else None
     if as_json:
         told = [{"about": f.about, "sentence": f.sentence, "stops": f.stops} for f in findings]
-        print(json.dumps({**asdict(checked), "findings": told, "can_train": good}))
+        time = None if plan is None else {"method": plan.config.method, "seconds": round(plan.seconds)}
+        print(json.dumps({**asdict(checked), "findings": told, "can_train": good, "time": time}))
     else:
         show(checked, findings)
         print("training can go on" if good else "training cannot go on")
+        if plan is not None:
+            show_time(plan, folder)
     if not good:
         raise typer.Exit(1)
+
+
+def expected(folder: Path, labels: Path | None, unlabelled: str, backbone: str, minutes: float | None) -> "Plan":
+    """What `sptnet discover` would do with this folder, measured on this machine."""
+    from sptnet.cli.train import as_toml
+    from sptnet.discovery import make_settings, plan_for, read_images
+
+    plain = {"data.folder": folder.resolve(), "data.labels": labels and labels.resolve(), "data.unlabelled": unlabelled}
+    changes = [f"{key}={as_toml(value)}" for key, value in plain.items() if value is not None]
+    config, data = read_images(make_settings(backbone, changes), lambda line: None)
+    return plan_for(config, data, Path.cwd(), minutes, pretrained=False)
+
+
+def show_time(plan: "Plan", folder: Path) -> None:
+    from sptnet.plan import NAMES
+    from sptnet.progress import duration
+
+    print(
+        f"time: {NAMES[plan.config.method]} with {plan.config.backbone.name} takes about {duration(plan.seconds)} here"
+    )
+    print(f"the whole plan: {shlex.join(['sptnet', 'discover', str(folder), '--dry-run'])}")
 
 
 def show(checked: "FolderCheck", findings: "list[Finding]") -> None:
