@@ -65,7 +65,7 @@ def test_csv(run: Path, tmp_path: Path) -> None:
     export_run(run, tmp_path / "new" / "out.csv", "csv")
     assert rows(tmp_path / "new" / "out.csv") == [
         ["image", "category", "is_new", "certainty"],
-        ["cat/a.png", "cat", "no", "0.9000"],
+        ["cat/a.png", "cat", "no", "1.0000"],
         ["cat/b.png", "cat", "no", "0.8000"],
         ["unlabelled/a.png", "dog", "no", "1.0000"],
         ["unlabelled/dog.png", "dog", "no", "0.9000"],

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from found_runs import COLUMNS, make_run, small_found
+from sptnet.category_table import describe_categories
 from sptnet.errors import Failure, Misuse
 from sptnet.found import FEATURES, Found, read_found, write_features
 
@@ -31,13 +32,27 @@ def test_a_run_is_read_back(run: Path, tmp_path: Path) -> None:
     assert found.category.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
     assert found.category.dtype == np.int64
     assert found.certainty.dtype == np.float32
-    assert found.certainty.tolist() == pytest.approx([0.9, 0.8, 0.4, 0.9, 0.9, 0.7, 0.6, 0.3])
+    assert found.certainty.tolist() == pytest.approx([1.0, 0.8, 0.4, 0.9, 0.9, 0.7, 0.6, 0.3]), (
+        "a labelled one is certain"
+    )
     assert found.part == ("labelled", "holdout", "unlabelled", "unlabelled", *("unlabelled",) * 3, "test")
     assert found.truth == ("cat", "cat", None, "dog", None, None, None, "eel")
     assert found.sources == (*(str(tmp_path / "data" / id_) for id_ in found.ids[:7]), None)  # the last has no file
     assert found.features.dtype == np.float32
     assert np.linalg.norm(found.features, axis=1) == pytest.approx(np.ones(8), abs=1e-6)
     assert found.features == pytest.approx(small_found().features, abs=1e-3)
+
+
+def test_a_labelled_image_is_where_its_label_says_and_doubtful_where_the_model_disagrees(tmp_path: Path) -> None:
+    predicted = small_found()
+    elsewhere = replace(predicted, category=np.array([1, 0, 0, 1, 2, 2, 2, 2]))
+    angles = np.deg2rad((88, 10, 5, 90, 180, 182, 230, 233))
+    moved = replace(elsewhere, features=np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
+    found = read_found(make_run(tmp_path, moved))
+    assert found.category.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
+    assert found.certainty[0] == 1.0
+    cats = describe_categories(found)[0]
+    assert "cat/a.png" in cats.doubtful and "cat/b.png" not in cats.doubtful
 
 
 def test_a_relative_data_folder_gives_absolute_files(run: Path, tmp_path: Path, monkeypatch: Any) -> None:

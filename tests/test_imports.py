@@ -176,8 +176,8 @@ ORDER = [
     "sptnet.demo",
     # the command line
     "sptnet.cli.tables",
-    "sptnet.cli.check",
     "sptnet.cli.train",
+    "sptnet.cli.check",
     "sptnet.cli.estimate",
     "sptnet.cli.evaluate",
     "sptnet.cli.discover_text",

@@ -120,12 +120,12 @@ def test_what_is_there_is_not_computed_again(
         "part-00000.csv (of 3): 64 images",
         "part-00001.csv (of 3): 64 images",
         "part-00002.csv (of 3): 22 images",
-        f"3 parts done, 0 were there already: {folder}",
+        f"parts done: 3, there already: 0, in {folder}",
     ]
     (folder / "part-00001.csv").unlink()
     before = times(folder)
     in_parts(model, images, folder)
-    said = ["part-00001.csv (of 3): 64 images", f"1 parts done, 2 were there already: {folder}"]
+    said = ["part-00001.csv (of 3): 64 images", f"parts done: 1, there already: 2, in {folder}"]
     assert capsys.readouterr().err.splitlines() == said
     after = times(folder)
     assert {name: after[name] for name in before} == before
@@ -178,7 +178,7 @@ def test_two_processes_of_torchrun(model: Path, images: Path, whole: bytes, tmp_
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     assert joined(folder) == whole
-    assert f"process 1 of 2: 2 parts done, 0 were there already: {folder}" in done.stderr
+    assert f"process 1 of 2: parts done: 2, there already: 0, in {folder}" in done.stderr
     assert "part-00001.csv" not in done.stderr, "the first process speaks, of its own parts"
     assert names_in(folder) == ["part-00000.csv", "part-00001.csv", "part-00002.csv", "parts.json"]
     (folder / "part-00001.csv").unlink()

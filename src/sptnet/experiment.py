@@ -66,7 +66,7 @@ class Experiment:
         tell_epoch: Say | None = None,
     ):
         self.config, self.run_folder, self.tell, self.tell_epoch = config, run, tell, tell_epoch or tell
-        self.world = world()
+        self.world, self.began = world(), time.perf_counter()
         refuse_among_images(run.path, config.data.folder)
         self.method = method_of(config)
         self.stages = self.method.stages(config)
@@ -160,7 +160,6 @@ class Experiment:
         folder = self.run_folder
         self.world.do_first(lambda: self._begin(resume, overwrite, command, files))
         checkpoint = self._resume_point() if resume else None
-        start = time.perf_counter()
         with noted_interrupts() as check_interrupt:
             for number, plan in enumerate(self.stages):
                 if checkpoint is None or checkpoint.stage <= number:
@@ -169,7 +168,7 @@ class Experiment:
         if not self.stages:
             self._cluster()
             self._save(folder.model, PromptSettings(kind="none"))
-        return self._finish(time.perf_counter() - start)
+        return self._finish(time.perf_counter() - self.began)
 
     def _begin(self, resume: bool, overwrite: bool, command: Sequence[str], files: Mapping[str, str] | None) -> None:
         """The first files of a run; of a resumed one, those that it lacks, and what it still has to learn forgotten."""

@@ -42,7 +42,7 @@ class Found:
     category: npt.NDArray[np.int64]
     """Index into `names`; -1 for an image that a person has dropped."""
     certainty: npt.NDArray[np.float32]
-    """The model's, from 0 to 1; 1 where a person has moved the image."""
+    """The model's, from 0 to 1; 1 where a person has labelled or moved the image."""
     features: npt.NDArray[np.float32]
     """n x d, rows of length one."""
     truth: tuple[str | None, ...]
@@ -80,7 +80,10 @@ def write_features(path: Path, features: Float[Tensor, "n d"]) -> None:
 
 
 def read_found(run_path: str | Path) -> Found:
-    """What a finished run predicted, before anybody edited it."""
+    """What a finished run found, before anybody edited it: labelled images are where their label says.
+
+    Where the model disagrees with a label, the image is near another category, which makes it doubtful.
+    """
     run = RunFolder(run_path)
     folder = run.config().data.folder
     names, n_known = _categories(find_model_folder(run.path) / DESCRIPTION)
@@ -90,14 +93,18 @@ def read_found(run_path: str | Path) -> Found:
     if strangers:
         raise _damaged(run.predictions_file, f"its model has no category {first_three(strangers)}", run.path)
     ids = tuple(row["image"] for row in rows)
+    labelled = [row["part"] == "labelled" and row["truth"] in index for row in rows]
+    placed = [row["truth" if known else "category"] for row, known in zip(rows, labelled, strict=True)]
     return Found(
         ids=ids,
         sources=tuple(_sources(folder, ids)),
         part=tuple(row["part"] for row in rows),
         names=names,
         n_known=n_known,
-        category=np.array([index[row["category"]] for row in rows], dtype=np.int64),
-        certainty=np.array([row["certainty"] for row in rows], dtype=np.float32),
+        category=np.array([index[name] for name in placed], dtype=np.int64),
+        certainty=np.array(
+            [1.0 if known else row["certainty"] for row, known in zip(rows, labelled, strict=True)], dtype=np.float32
+        ),
         features=_features(run.path / FEATURES, len(rows), run.path),
         truth=tuple(row["truth"] or None for row in rows),
     )

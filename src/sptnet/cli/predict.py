@@ -83,7 +83,7 @@ def write_parts_of(
     open_folder(folder, describe_job(run, files, part_size), here)
     tally = write_parts(naming, files, folder, part_size, max_unreadable, here)
     who = f"process {here.rank + 1} of {here.size}: " if here.size > 1 else ""
-    say(f"{who}{tally.done:,} parts done, {tally.skipped:,} were there already: {folder}")
+    say(f"{who}parts done: {tally.done:,}, there already: {tally.skipped:,}, in {folder}")
 
 
 def find_files(paths: list[Path]) -> list[Path]:

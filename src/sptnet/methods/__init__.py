@@ -14,6 +14,15 @@ METHODS: dict[str, Method] = {
     "sptnet": sptnet.METHOD,
 }
 
+NAMES = {
+    "kmeans": "k-means",
+    "sskmeans": "semi-supervised k-means",
+    "gcd": "GCD",
+    "simgcd": "SimGCD",
+    "sptnet": "SPTNet",
+}
+"""As they are called in a sentence."""
+
 
 def method_of(config: Config) -> Method:
     if config.method not in METHODS:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sptnet.config import Config
+from sptnet.methods import NAMES
 from sptnet.progress import duration
 from sptnet.wording import printable
-
-METHODS = {"kmeans": "k-means", "gcd": "GCD", "simgcd": "SimGCD", "sptnet": "SPTNet"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ def run_facts(run: Path, config: Config, facts: dict[str, Any]) -> RunFacts:
     parts = {name: data.get(name) for name in ("labelled", "unlabelled", "holdout", "test")}
     size = config.backbone.image_size
     rows = {
-        "method": METHODS.get(config.method, config.method),
+        "method": NAMES.get(config.method, config.method),
         "data": data.get("name"),
         "images": ", ".join(f"{n:,} {name}" for name, n in parts.items() if n),
         "backbone": config.backbone.name + (f" at {size} pixels" if size else ""),
