@@ -1,5 +1,6 @@
 """A finished run read back: what it holds, and what is said when something is missing or damaged."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
