@@ -16,6 +16,7 @@ CASES = {
     "gcd": make_config("gcd"),
     "vpt": make_config(kind="vpt"),
     "bank": make_config("simgcd"),
+    "in parts": make_config(),
     **{f"sptnet-{strategy}": make_config(strategy=strategy) for strategy in STRATEGIES},
 }
 PRECISIONS = {"float64": torch.float64, "float32": torch.float32}
@@ -26,6 +27,7 @@ def train(case: str, dtype: torch.dtype, here: World, tokens: Path) -> tuple[dic
     """Weights after two epochs, and their losses."""
     trainer = make_trainer(CASES[case], batch_size=BATCH)
     trainer.world = here
+    trainer.accumulate = 4 if case == "in parts" else 1
     trainer.model.to(dtype)
     normalise = trainer.data.maker.normalise
     trainer.data.maker.normalise = lambda views: normalise(views).to(dtype)

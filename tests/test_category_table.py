@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from found_runs import DEGREES, small_found
-from sptnet.category_table import CATEGORY_COLUMNS, category_rows, describe_categories, mean_directions
+from sptnet.category_table import CATEGORY_COLUMNS, category_rows, describe_categories, doubtful_below, mean_directions
 from sptnet.found import Found
 
 
@@ -84,10 +84,23 @@ def test_at_most_twelve_images_represent_a_category_and_ties_go_to_the_earlier()
 
 def test_doubtful_images_are_uncertain_or_near_another_category() -> None:
     # Mean directions: c0 at 20, c1 at 90. Image i02 at 60 is nearer to c1; i03 is uncertain; i01 is fine.
-    found = spread([0, 10, 60, 10, 90], [0, 0, 0, 0, 1], [0.9, 0.8, 0.7, 0.49, 0.5], 1, 2)
+    found = spread([0, 10, 60, 10, 90], [0, 0, 0, 0, 1], [0.9, 0.8, 0.7, 0.34, 0.5], 1, 2)
     first, second = describe_categories(found)
     assert first.doubtful == ("i03", "i02")
     assert second.doubtful == ()
+
+
+@pytest.mark.parametrize(
+    ("certainty", "limit"), [([0.9, 0.98, 1.0], 0.49), ([1.0, 1.0, 1.0], 0.5), ([0.1, 0.2, 0.9], 0.1)]
+)
+def test_what_is_uncertain_depends_on_what_is_usual(certainty: list[float], limit: float) -> None:
+    found = spread([0, 1, 2], [0, 0, 0], certainty, 0, 1)
+    assert doubtful_below(found) == pytest.approx(limit)
+    labelled = replace(found, part=("labelled",) * 3)
+    assert doubtful_below(labelled) == pytest.approx(limit), "none sorted by the model: all count"
+    assert doubtful_below(replace(found, part=("labelled", "labelled", "unlabelled"))) == pytest.approx(
+        min(0.5, certainty[2] / 2)
+    )
 
 
 @pytest.mark.parametrize(("degrees", "doubtful"), [(43, ()), (45, ("i00",))])

@@ -313,8 +313,12 @@ def test_nothing_is_saved_unasked():
 
 @pytest.mark.parametrize(
     ("settings", "seconds"),
-    [({}, 12.0), ({"accumulate": 2}, 14.0), ({"checkpointing": True}, 14.0)]
-    + [({"accumulate": 2, "checkpointing": True}, 16.0)],
+    [
+        ({}, 12.0),
+        ({"accumulate": 2}, 14.0),
+        ({"checkpointing": True}, 14.0),
+        ({"accumulate": 2, "checkpointing": True}, 16.0),
+    ],
 )
 def test_a_plan_reckons_with_blocks_computed_twice(settings, seconds):
     """Two hundred images, each in two views; half of the steps go back to the prompts, at 40 views a second."""

@@ -162,6 +162,27 @@ def test_a_full_disk_is_told() -> None:
     assert make_plan(AUTO, roomier, CPU, 60).config.views.bank == 2
 
 
+def test_a_budget_for_the_bank_takes_the_place_of_half_the_disk() -> None:
+    four_views = 4 * 300 * 300_000
+    for bytes_, bank in ((four_views, 4), (four_views - 1, 2)):
+        config = AUTO.changed(views={"bank_budget_gb": bytes_ / 1e9})
+        assert make_plan(config, SMALL, CPU, 60).config.views.bank == bank
+    plan = make_plan(AUTO.changed(views={"bank_budget_gb": 0.1}), SMALL, CPU, 600)
+    assert plan.config.views.bank == 0
+    assert plan.reasons[0] == (
+        "Keeping what the frozen blocks make of the images would need 180 MB, both of free disk and of "
+        "views.bank_budget_gb; without it, training is several times slower."
+    )
+
+
+def test_a_bank_that_is_asked_for_as_auto_is_the_plan_s() -> None:
+    auto = AUTO.changed(views={"bank": "auto"})
+    asked = make_plan(auto, SMALL, CPU, 60, given=["views.bank"])
+    assert asked.config == make_plan(AUTO, SMALL, CPU, 60).config
+    assert asked.config.views.bank == 8
+    assert make_plan(AUTO.changed(views={"bank": 3}), SMALL, CPU, 60, given=["views.bank"]).config.views.bank == 3
+
+
 # --- as asked ---------------------------------------------------------------------------------------------------------
 
 

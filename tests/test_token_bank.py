@@ -1,6 +1,8 @@
 """The token bank: fixed views, computed once, and a training that does not depend on what was computed when."""
 
+import pickle
 import shutil
+from collections import namedtuple
 
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ import torch
 from sptnet.errors import Failure, Misuse
 from sptnet.experiment import Experiment
 from sptnet.phases import MODEL, PROMPT, RAW
+from sptnet.recipe_book import load_recipe
+from sptnet.run_bank import size
 from sptnet.run_folder import RunFolder
 from sptnet.seeds import seed_of
 from sptnet.step import banked_tokens, step_loss
@@ -55,6 +59,17 @@ def test_a_damaged_header_names_the_folder_to_remove(bank, tmp_path):
 def test_a_disk_too_small_is_noticed_before_training(tmp_path):
     with pytest.raises(Misuse, match=r"needs \d+\.\d GiB, but .* Give fewer views with --set views.bank=N"):
         TokenBank(tmp_path / "bank", 10**9, 64, 197, 768, KEY)
+
+
+def test_another_process_is_sent_the_place_and_not_the_tokens(tmp_path):
+    bank = TokenBank(tmp_path / "bank", 600, 3, 5, 96, KEY)
+    sent = pickle.dumps(bank)
+    assert len(sent) < 1000
+    there, tokens = pickle.loads(sent), torch.randn(1, 5, 96).half()
+    bank.write(torch.tensor([3]), torch.tensor([2]), tokens)
+    assert there.filled(torch.tensor([3, 4]), torch.tensor([2, 2])).tolist() == [True, False]
+    assert torch.equal(there.read(torch.tensor([3]), torch.tensor([2])), tokens)
+    assert there.n_views == 3
 
 
 def batches_of(bank, pixels, whole=frozenset(), seed=11, draws=2):
@@ -194,3 +209,106 @@ def test_overwriting_a_run_removes_its_bank(tiny_config, few_digits, run_it, tmp
     shutil.rmtree(folder / "checkpoints")
     Experiment(tiny_config, RunFolder(folder), few_digits, tell=lambda _: None).run(overwrite=True)
     assert not (folder / "tokens").exists()
+
+
+# --- as many views as fit ---
+
+VIEW_OF_SIXTY = 60 * 5 * 96 * 2  # bytes, at 32 pixels
+
+
+def experiment(config, data, folder, **changes):
+    said = []
+    config = config.changed(views={"bank": "auto"}).changed(**changes)
+    return Experiment(config, RunFolder(folder), data, said.append), said
+
+
+def bank_chosen(config, data, folder, **changes):
+    """The number that the run would begin with, and what was said about it."""
+    chosen, said = experiment(config, data, folder, **changes)
+    chosen._check_settings()
+    assert not folder.exists()
+    return chosen.config.views.bank, said
+
+
+@pytest.mark.parametrize(
+    ("views", "bank"), [(9, 8), (8, 8), (7.9, 4), (4, 4), (3.9, 2), (2, 2), (1.9, 0)], ids=lambda n: str(n)
+)
+@pytest.mark.parametrize("limit", ["budget", "disk"])
+def test_the_most_views_that_fit_are_taken(views, bank, limit, tiny_config, few_digits, tmp_path, monkeypatch):
+    room, budget = round(views * VIEW_OF_SIXTY), None
+    usage = namedtuple("usage", "free")
+    if limit == "budget":
+        budget = room / 1e9
+    else:
+        monkeypatch.setattr("sptnet.token_bank.shutil.disk_usage", lambda place: usage(2 * room))
+    chosen, said = bank_chosen(tiny_config, few_digits, tmp_path / "run", views={"bank_budget_gb": budget})
+    assert chosen == bank
+    if bank:
+        megabytes = bank * VIEW_OF_SIXTY / 1e6
+        assert said == [
+            f"token bank of {bank} views an image, up to {megabytes:.2f} MB in {tmp_path / 'run' / 'tokens'}"
+        ]
+    else:
+        assert said == [
+            "no token bank: 2 views an image take 0.12 MB, and it may have 0.11 MB. Every step makes fresh views "
+            "instead. More room: --set views.bank_budget_gb=N, or another disk with --set views.bank_folder=DIR."
+        ]
+
+
+def test_a_budget_beyond_the_disk_is_the_disk(tiny_config, few_digits, tmp_path, monkeypatch):
+    free = namedtuple("usage", "free")(5 * VIEW_OF_SIXTY)
+    monkeypatch.setattr("sptnet.token_bank.shutil.disk_usage", lambda place: free)
+    assert bank_chosen(tiny_config, few_digits, tmp_path / "run", views={"bank_budget_gb": 1.0})[0] == 4
+
+
+def test_the_number_is_written_and_kept_when_the_disk_has_changed(
+    tiny_config, few_digits, run_it, tmp_path, monkeypatch, assert_same_result
+):
+    budget = {"bank": "auto", "bank_budget_gb": 5 * VIEW_OF_SIXTY / 1e9}
+    short = {"simgcd": {"epochs": 1}, "sptnet": {"epochs": 1}}
+    folder = run_it(tmp_path / "run", tiny_config.changed(views=budget, **short), few_digits)
+    assert "bank = 4\n" in (folder / "config.toml").read_text()
+    assert np.fromfile(folder / "tokens" / "filled.bin", dtype=np.bool_).size == 60 * 4
+    four = run_it(tmp_path / "four", tiny_config.changed(views={"bank": 4}, **short), few_digits)
+    assert_same_result(folder, four)
+    monkeypatch.setattr("sptnet.run_bank.choose_bank", lambda *_: pytest.fail("it was chosen before"))
+    run_it(folder, None, few_digits, resume=True)
+    assert_same_result(folder, four)
+
+
+@pytest.mark.parametrize(("n_bytes", "text"), [(25_040_000_000, "25.0 GB"), (1e9, "1.0 GB"), (9.9e8, "990.00 MB")])
+def test_sizes_in_words(n_bytes, text):
+    assert size(n_bytes) == text
+
+
+def test_a_bank_that_is_there_decides(tiny_config, few_digits, tmp_path):
+    TokenBank(tmp_path / "shared", 60, 3, 5, 96, KEY)
+    views = {"bank_folder": str(tmp_path / "shared"), "bank_budget_gb": 1e-9}
+    chosen, said = bank_chosen(tiny_config, few_digits, tmp_path / "run", views=views)
+    assert chosen == 3
+    assert said == [f"token bank of 3 views an image, up to 0.17 MB in {tmp_path / 'shared'}"]
+
+
+def test_the_bank_of_a_run_that_is_replaced_does_not_decide(tiny_config, few_digits, run_it, tmp_path):
+    folder = run_it(tmp_path / "run", banked(tiny_config).changed(simgcd={"epochs": 1}), few_digits)
+    chosen, _ = experiment(tiny_config, few_digits, folder, views={"bank_budget_gb": 2 * VIEW_OF_SIXTY / 1e9})
+    chosen._check_settings()
+    assert chosen.config.views.bank == 2
+
+
+def test_no_bank_is_chosen_where_more_than_the_last_block_trains(tiny_config, few_digits, tmp_path):
+    chosen, said = bank_chosen(tiny_config, few_digits, tmp_path / "run", backbone={"trainable_blocks": 2})
+    assert chosen == 0
+    assert said == ["no token bank, since it would hold what enters the last block, and more than that block trains"]
+
+
+def test_no_bank_is_chosen_where_nothing_trains(tiny_config, few_digits, tmp_path):
+    config = tiny_config.model_copy(update={"method": "kmeans"})
+    assert bank_chosen(config, few_digits, tmp_path / "run") == (0, [])
+
+
+def test_settings_of_a_bank_that_make_no_sense_are_refused(tiny_settings):
+    with pytest.raises(Misuse, match=r"views.bank: .* Got 'many'") as error:
+        load_recipe("digits", [*tiny_settings, "views.bank=many", "views.bank_budget_gb=0"])
+    assert "views.bank_budget_gb: input should be greater than 0. Got 0." in str(error.value)
+    assert load_recipe("digits", [*tiny_settings, "views.bank=auto"]).views.bank == "auto"

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from sptnet.found import Found
 
 MOST_REPRESENTATIVES = 12
-DOUBTFUL_CERTAINTY = 0.5
-DOUBTFUL_MARGIN = 0.02
+DOUBTFUL_CERTAINTY, SHARE_OF_MEDIAN = 0.5, 0.5
+DOUBTFUL_MARGIN = 0.01
 
 Floats = npt.NDArray[np.float32]
 
@@ -28,15 +28,24 @@ class Category:
     representatives: tuple[str, ...]
     """Up to 12 images of the highest certainty times cosine to the mean direction, best first."""
     doubtful: tuple[str, ...]
-    """Images of a certainty below 0.5, or not nearer by a cosine of 0.02 to their own category's mean direction than
-    to any other's; least certain first."""
+    """Images of a certainty below `doubtful_below`, or not nearer by a cosine of 0.01 to their own category's mean
+    direction than to any other's; least certain first."""
 
 
 def describe_categories(found: Found) -> list[Category]:
     """One entry a category in the order of the names; empty ones too. Dropped images count nowhere."""
     directions = mean_directions(found)
     filled = np.bincount(found.category[found.category >= 0], minlength=len(found.names)) > 0
-    return [_describe(found, index, directions, filled) for index in range(len(found.names))]
+    limit = doubtful_below(found)
+    return [_describe(found, index, directions, filled, limit) for index in range(len(found.names))]
+
+
+def doubtful_below(found: Found) -> float:
+    """A certainty of 0.5, or half of the usual one: among hundreds of categories no image is certain."""
+    sorted_by_model = [part != "labelled" for part in found.part]
+    certainty = found.certainty[sorted_by_model] if any(sorted_by_model) else found.certainty
+    usual = float(np.median(certainty)) if len(certainty) else 1.0
+    return min(DOUBTFUL_CERTAINTY, SHARE_OF_MEDIAN * usual)
 
 
 def mean_directions(found: Found) -> Floats:
@@ -48,7 +57,7 @@ def mean_directions(found: Found) -> Floats:
     return (sums / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def _describe(found: Found, index: int, directions: Floats, filled: npt.NDArray[np.bool_]) -> Category:
+def _describe(found: Found, index: int, directions: Floats, filled: npt.NDArray[np.bool_], limit: float) -> Category:
     members = np.flatnonzero(found.category == index)
     is_new = index >= found.n_known
     if len(members) == 0:
@@ -59,7 +68,7 @@ def _describe(found: Found, index: int, directions: Floats, filled: npt.NDArray[
     rivals = filled & (np.arange(len(filled)) != index)
     others = cosines[:, rivals].max(1) if rivals.any() else np.full(len(members), -np.inf)
     best = np.argsort(-certainty * own, kind="stable")[:MOST_REPRESENTATIVES]
-    doubtful = np.flatnonzero((certainty < DOUBTFUL_CERTAINTY) | (own - others < DOUBTFUL_MARGIN))
+    doubtful = np.flatnonzero((certainty < limit) | (own - others < DOUBTFUL_MARGIN))
     doubtful = doubtful[np.lexsort((own[doubtful] - others[doubtful], certainty[doubtful]))]
     return Category(
         name=found.names[index],

@@ -39,11 +39,11 @@ def choose_bank(config: Config, run: Path, backbone: Backbone, n_images: int, te
     a_view, room = n_images * tokens_of_view(backbone) * backbone.dim * HALF, room_for_bank(views, free_disk(folder))
     bank = there or next((bank for bank in BANKS if bank * a_view <= room), 0)
     if bank:
-        tell(f"token bank of {bank} views an image, up to {bank * a_view / 1e9:.1f} GB in {folder}")
+        tell(f"token bank of {bank} views an image, up to {size(bank * a_view)} in {folder}")
     else:
         tell(
-            f"no token bank: {BANKS[-1]} views an image take {BANKS[-1] * a_view / 1e9:.1f} GB, and it may have "
-            f"{room / 1e9:.1f} GB. Every step makes fresh views instead. More room: --set views.bank_budget_gb=N, or "
+            f"no token bank: {BANKS[-1]} views an image take {size(BANKS[-1] * a_view)}, and it may have "
+            f"{size(room)}. Every step makes fresh views instead. More room: --set views.bank_budget_gb=N, or "
             "another disk with --set views.bank_folder=DIR."
         )
     return bank
@@ -58,6 +58,10 @@ def open_bank(views: Views, run: Path, backbone: Backbone, n_images: int, finger
     weights = {name: value for name, value in backbone.state_dict().items() if not name.startswith(last_block)}
     key = f"{digest(weights)} {fingerprint} {backbone.pixels} {views.crop_ratio} {views.flip}"
     return TokenBank(bank_folder(views, run), n_images, views.bank, tokens_of_view(backbone), backbone.dim, key)
+
+
+def size(n_bytes: float) -> str:
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.2f} MB"
 
 
 def bank_folder(views: Views, run: Path) -> Path:
