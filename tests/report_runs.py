@@ -36,7 +36,7 @@ def hostile_found() -> Found:
     category = np.sort(np.concatenate([np.arange(5).repeat(6), np.repeat([3, 3, 4, 4, 4], 2)]))
     features = 4 * np.eye(5, 16)[category] + random.standard_normal((N, 16)) * 0.3
     certainty = random.uniform(0.6, 1, N)
-    certainty[[np.flatnonzero(category == c)[i] for c in range(5) for i in (1, 3)]] = (0.45, 0.3) * 5
+    certainty[[np.flatnonzero(category == c)[i] for c in range(5) for i in (1, 3)]] = (0.33, 0.3) * 5
     truth = [NAMES[c] if c < 3 else f"fish {c}" for c in category]
     truth[0], truth[-1] = "<b>dog</b>", "cat"
     return Found(
