@@ -19,12 +19,28 @@ from sptnet.losses import GcdLoss, gcd_loss
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
+class PlainAttention(nn.Module):
+    """All scores of all heads written out, scaled, turned into shares and multiplied, one after the other."""
+
+    def __init__(self, attention: nn.Module):
+        super().__init__()
+        self.qkv, self.proj = attention.qkv, attention.proj
+        self.num_heads, self.scale = attention.num_heads, attention.scale
+
+    def forward(self, x: Tensor, **_: object) -> Tensor:
+        batch, length, dim = x.shape
+        parts = self.qkv(x).reshape(batch, length, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4)
+        scores = (parts[0] @ parts[1].transpose(-2, -1)) * self.scale
+        out: Tensor = self.proj((scores.softmax(dim=-1) @ parts[2]).transpose(1, 2).reshape(batch, length, dim))
+        return out
+
+
 class PlainModel(nn.Module):
     def __init__(self, name: str, prompt: Tensor, n_categories: int, hidden: int, bottleneck: int):
         super().__init__()
         self.vit = timm.create_model(name, pretrained=False, num_classes=0)
         for block in self.vit.blocks:
-            block.attn.fused_attn = False
+            block.attn = PlainAttention(block.attn)
         self.vit.requires_grad_(False)
         self.head = PrototypeHead(self.vit.embed_dim, n_categories, hidden, bottleneck)
         self.prompt = nn.Parameter(prompt.clone())

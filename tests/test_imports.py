@@ -22,6 +22,7 @@ ORDER = [
     "sptnet.seeds",
     "sptnet.files",
     "sptnet.interrupt",
+    "sptnet.kept_memory",
     "sptnet.distributed",
     # images, who is labelled, views
     "sptnet.heic",
@@ -63,6 +64,7 @@ ORDER = [
     "sptnet.weights_file",
     "sptnet.fetch",
     "sptnet.class_token",
+    "sptnet.frozen_block",
     "sptnet.vit_parts",
     "sptnet.vit_weights",
     "sptnet.timm_vits",

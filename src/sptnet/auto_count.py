@@ -10,18 +10,24 @@ from sptnet.config import Config
 from sptnet.data import LoadedData
 from sptnet.device import Compute
 from sptnet.distributed import World
-from sptnet.estimate import CountEstimate, estimate_n_categories
+from sptnet.estimate import CountEstimate, Method, estimate_n_categories
 from sptnet.features import extract_features
 from sptnet.loader import n_workers
 from sptnet.progress import bar
-from sptnet.seeds import seed_of
 
 Indices = npt.NDArray[np.int64]
 TYPICAL_TRIALS = 30  # counts of categories that an estimate tries
 
 
 def count_categories(
-    config: Config, data: LoadedData, features: Float[Tensor, "n dim"], images: Indices, world: World
+    data: LoadedData,
+    features: Float[Tensor, "n dim"],
+    images: Indices,
+    seed: int,
+    world: World,
+    least: int | None = None,
+    most: int | None = None,
+    method: Method = "auto",
 ) -> CountEstimate:
     """How many categories there seem to be among the images with these features."""
     split = data.split
@@ -31,7 +37,10 @@ def count_categories(
             lambda: estimate_n_categories(
                 features.numpy(),
                 labels,
-                random_state=seed_of(config.seed, "count") % 2**32,
+                least,
+                most,
+                random_state=seed,
+                method=method,
                 on_trial=lambda count, tried: update(min(tried, TYPICAL_TRIALS), f"{count} categories"),
             )
         )

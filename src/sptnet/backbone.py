@@ -1,6 +1,7 @@
 """The Vision Transformer: from images to one feature each, the class token after the final norm."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +16,8 @@ from torch.utils.checkpoint import checkpoint
 
 from sptnet.class_token import class_token_of_block, run_block
 from sptnet.errors import Misuse
-from sptnet.pixels import PixelFormat
+from sptnet.frozen_block import can_run_in_place, run_in_place
+from sptnet.pixels import PixelFormat, Reading
 from sptnet.timm_vits import check_name, create_vit, pixel_format
 from sptnet.vit_parts import (
     Vit,
@@ -129,7 +131,10 @@ class Backbone(nn.Module):
         run: Callable[..., Tensor] = partial(checkpoint, use_reentrant=False) if again else _call
         if tokens is None:
             for block, rope in zip(vit.blocks[:-1], rotary_positions(vit), strict=False):
-                x = run(run_block, block, x, rope)
+                if can_run_in_place(block, x):
+                    run_in_place(block, x)
+                else:
+                    x = run(run_block, block, x, rope)
             return x
         for block, prompt in zip(vit.blocks[:-1], tokens, strict=False):
             x = run(run_block_with_tokens, block, x, prompt)
@@ -163,6 +168,7 @@ def build_backbone(
     pretrained: bool = True,
     architecture: Mapping[str, Any] | None = None,
     ways_out: str = WAYS_OUT,
+    reading: Reading = "quick",
 ) -> Backbone:
     """A backbone by timm name or the embedded one, with its pre-trained weights, those of a file, or none.
 
@@ -182,7 +188,7 @@ def build_backbone(
         _check_size(pixels.image_size, int(vit.patch_embed.patch_size[0]))
     if weights is not None:
         load_weights(vit, read_weights(weights), str(weights))
-    return Backbone(name, vit, pixels, architecture)
+    return Backbone(name, vit, replace(pixels, reading=reading), architecture)
 
 
 def _call(function: Callable[..., Tensor], *arguments: Any) -> Tensor:

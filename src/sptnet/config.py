@@ -69,6 +69,9 @@ class HeadSettings(Section):
 class Views(Section):
     crop_ratio: Annotated[float, Field(gt=0, le=1)] = Field(0.875, description="crop size / short side")
     flip: Share = 0.5
+    reading: Literal["quick", "exact"] = Field(
+        "quick", description="exact: every pixel as the published code reads it; quick: some differ by a level"
+    )
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
     cache_mb: Annotated[int, Field(ge=0)] = Field(1024, description="memory for decoded images")
     bank: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(

@@ -103,7 +103,9 @@ def plan_for(
     if config.n_categories != "auto":
         resolve_n_categories(config.n_categories, config.category_factor, split)
     weights = settings.weights if pretrained else None
-    backbone = build_backbone(settings.name, weights, settings.image_size, pretrained, ways_out=WAYS_OUT)
+    backbone = build_backbone(
+        settings.name, weights, settings.image_size, pretrained, ways_out=WAYS_OUT, reading=config.views.reading
+    )
     compute = choose_compute(config.device, config.precision)
     speed = measure_speed(backbone, compute, data.pile.sources, config.views.crop_ratio, config.head)
     facts = PileFacts(len(data.pile), len(split.labelled), len(split.unlabelled), split.n_known, free_disk(out))

@@ -106,7 +106,7 @@ class Experiment:
             features = features_of(config, self.data, images, backbone, self.compute, self.world)
         else:
             features = self.untrained_features[images]
-        self.estimate = count_categories(config, self.data, features, images, self.world)
+        self.estimate = count_categories(self.data, features, images, seed_of(config.seed, "count") % 2**32, self.world)
         low, high = self.estimate.interval
         self.tell(f"there seem to be {self.estimate.n_categories} categories ({low} to {high} are plausible)")
         return self.estimate.n_categories
@@ -143,9 +143,9 @@ class Experiment:
         return GcdModel(backbone, head, config.backbone.trainable_blocks).to(self.compute.device)
 
     def _build_backbone(self, config: Config) -> Backbone:
-        settings = config.backbone
+        settings, reading = config.backbone, config.views.reading
         return self.world.one_by_one_on_a_machine(
-            lambda: build_backbone(settings.name, settings.weights, settings.image_size)
+            lambda: build_backbone(settings.name, settings.weights, settings.image_size, reading=reading)
         )
 
     def run(

@@ -10,12 +10,14 @@ from torch import Tensor
 from sptnet.backbone import Backbone
 from sptnet.device import Compute
 from sptnet.distributed import World
+from sptnet.kept_memory import memory_kept
 from sptnet.loader import iterate_centre_views
 from sptnet.views import ImageStore, Source, ViewMaker
 
 BATCH_SIZE = 64
 
 
+@memory_kept()
 @torch.inference_mode()
 def extract_features(
     backbone: Backbone,

@@ -65,10 +65,11 @@ class UnreadableImage(Failure):
         return f"cannot read the image {printable(self.name)}: {self.reason}. Repair or remove it."
 
 
-def read_image(source: Source) -> Image.Image:
+def read_image(source: Source, least: int | None = None) -> Image.Image:
     """Decode a file, a Pillow image or an array to upright 8-bit RGB, transparent parts on white.
 
-    Integers wider than 8 bits are taken to span 0..65535. Arrays are HxW or HxWxC with C of 1, 3 or 4.
+    Integers wider than 8 bits are taken to span 0..65535. Arrays are HxW or HxWxC with C of 1, 3 or 4. Given `least`, a
+    JPEG file is decoded at down to 1/8 of its scale, as long as its sides keep that many pixels.
     """
     if isinstance(source, np.ndarray):
         return _on_white(_from_array(source))
@@ -77,6 +78,7 @@ def read_image(source: Source) -> Image.Image:
             return _upright_rgb(source)
     if isinstance(source, str | Path):
         with _unreadable_as(str(source)), _opened(Path(source)) as image:
+            _reduce_scale(image, least)
             return _upright_rgb(image)
     raise Misuse(f"an image cannot be read from {type(source).__name__}. Give a path, a Pillow image or a numpy array.")
 
@@ -88,9 +90,7 @@ def glimpse(path: Path, name: str, least: int = 1) -> tuple[Image.Image, tuple[i
     """
     with _unreadable_as(name), _opened(path) as image:
         size = image.size
-        # Other formats would answer with a preview stored in the file, which can be sound beside damaged pixels.
-        if image.format in ("JPEG", "MPO"):
-            image.draft(None, (least, least))
+        _reduce_scale(image, least)
         return _upright_rgb(image), size
 
 
@@ -176,6 +176,12 @@ def _identified(path: Path) -> Image.Image:
         return Image.open(path, formats=heic_formats())
     except UnidentifiedImageError as error:
         raise _Refused("a damaged HEIC file") from error
+
+
+def _reduce_scale(image: Image.Image, least: int | None) -> None:
+    # Other formats would answer with a preview stored in the file, which can be sound beside damaged pixels.
+    if least is not None and image.format in ("JPEG", "MPO"):
+        image.draft(None, (least, least))
 
 
 @contextmanager

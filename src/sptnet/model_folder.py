@@ -137,7 +137,10 @@ def _build_head(facts: dict[str, Any], dim: int, n_categories: int) -> Head:
 def _build(description: dict[str, Any]) -> tuple[GcdModel, ModelCard]:
     """The model that a description speaks of, its weights still to be filled in."""
     facts: dict[str, Any] = description["pixels"]
-    pixels = PixelFormat(facts["image_size"], tuple(facts["mean"]), tuple(facts["std"]), facts["interpolation"])
+    reading = facts.get("reading", "exact")  # the only way there was when models did not tell
+    pixels = PixelFormat(
+        facts["image_size"], tuple(facts["mean"]), tuple(facts["std"]), facts["interpolation"], reading
+    )
     card = ModelCard(
         tuple(description["categories"]),
         description["n_known"],

@@ -7,10 +7,11 @@ from typing import Any
 from sptnet.config import Config
 from sptnet.costs import Costs, PileFacts
 from sptnet.errors import Misuse
-from sptnet.methods import METHODS
+from sptnet.methods import METHODS, NAMES
 from sptnet.progress import duration
 from sptnet.speed import Speed, scaled_border
 from sptnet.token_bank import BANKS, DISK_SHARE, room_for_bank
+from sptnet.wording import sentence
 
 CPU_MINUTES, GPU_MINUTES = 30.0, 240.0
 BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2)
@@ -29,13 +30,6 @@ PLANNED = frozenset(
 )
 """The settings that a plan chooses."""
 UNTRAINED = ("kmeans", "sskmeans")
-NAMES = {
-    "kmeans": "K-means",
-    "sskmeans": "Semi-supervised k-means",
-    "gcd": "GCD",
-    "simgcd": "SimGCD",
-    "sptnet": "SPTNet",
-}
 
 
 @dataclass(frozen=True)
@@ -156,7 +150,7 @@ class _Planner:
 
     def _as_asked(self, method: str, because: str) -> tuple[str, Schedule]:
         if method in UNTRAINED:
-            self.reasons.append(f"{NAMES[method]}, {because}.")
+            self.reasons.append(sentence(f"{NAMES[method]}, {because}."))
             return method, Schedule()
         self._note_full_disk()
         least = self._least_raw(method) if method != "sptnet" else self._least_sptnet(LEAST_EPOCHS, LEAST_STEPS)
@@ -182,7 +176,7 @@ class _Planner:
             return f"SPTNet is left out: {self._sptnet_steps(least):,} steps do not get past its noisy start."
         needs = duration(self.fixed + self._seconds(method, replace(least, bank=self._banks()[-1])))
         why = "to get past its noisy start" if method == "sptnet" else "to be worth it"
-        return f"{NAMES[method]} would need about {needs} {why}, but the time is {self.time}."
+        return sentence(f"{NAMES[method]} would need about {needs} {why}, but the time is {self.time}.")
 
     def _longest(self, method: str, least: Schedule) -> Schedule | None:
         """The longest schedule that fits, all stages at the same share of their published length."""
@@ -252,7 +246,7 @@ class _Planner:
                 f"{why or f', which fits into {self.time}'}."
             )
         else:
-            text = f"{NAMES[method]} for {schedule.epochs} epochs{why}."
+            text = sentence(f"{NAMES[method]} for {schedule.epochs} epochs{why}.")
         if schedule.bank:
             megabytes = self.costs.bank_bytes(schedule.bank) / 1e6
             text += (

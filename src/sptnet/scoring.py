@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sptnet.device import Compute
 from sptnet.distributed import World
+from sptnet.kept_memory import memory_kept
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.metrics import nmi_ari, split_accuracy
 from sptnet.model import GcdModel
@@ -44,6 +45,7 @@ class Outputs:
         return F.normalize(self.features, dim=1).numpy()
 
 
+@memory_kept()
 @torch.inference_mode()
 def run_model(model: GcdModel, views: Iterable[Tensor], compute: Compute, prompted: bool = True) -> Outputs:
     """Features and logits of normalised views, batch by batch, in float32 on the CPU."""

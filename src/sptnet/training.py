@@ -14,6 +14,7 @@ from sptnet.device import Compute
 from sptnet.distributed import World
 from sptnet.epoch_loader import EpochLoader
 from sptnet.errors import Failure
+from sptnet.kept_memory import memory_kept
 from sptnet.losses import Loss
 from sptnet.micro_batches import InParts
 from sptnet.model import GcdModel, Group
@@ -101,6 +102,7 @@ class StageTrainer:
     def epoch_batches(self, epoch: int) -> EpochBatches:
         return self.stage_batches().of_epoch(epoch)
 
+    @memory_kept()
     def run_epoch(self, on_step: Callable[[int, int], None] = lambda done, total: None) -> EpochReport:
         """Trains the next epoch and counts it."""
         self.model.train()

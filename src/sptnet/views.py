@@ -24,13 +24,16 @@ Source = Path | Image.Image | npt.NDArray[Any]
 
 
 class ImageStore:
-    """Images at the size that views are cut from (short side = crop / ratio), kept in memory while they fit."""
+    """Images at the size that views are cut from (short side = crop / ratio), kept in memory while they fit.
+
+    How they are brought to size is told at `PixelFormat.reading`.
+    """
 
     def __init__(self, sources: Sequence[Source], pixels: PixelFormat, crop_ratio: float = 0.875, cache_mb: int = 1024):
         self.sources = sources
         self.pixels = pixels
-        short_side = int(pixels.image_size / crop_ratio)
-        self._resize = v2.Resize(short_side, interpolation=v2.InterpolationMode(pixels.interpolation))
+        self._short_side = int(pixels.image_size / crop_ratio)
+        self._resize = v2.Resize(self._short_side, interpolation=v2.InterpolationMode(pixels.interpolation))
         self._room = cache_mb * 2**20
         self._cache: dict[int, Tensor] = {}
 
@@ -40,12 +43,23 @@ class ImageStore:
     def __getitem__(self, index: int) -> UInt8[Tensor, "3 height width"]:
         if index in self._cache:
             return self._cache[index]
-        resized: Image.Image = self._resize(read_image(self.sources[index]))
-        image = torch.from_numpy(np.array(resized)).permute(2, 0, 1).contiguous()
+        image = self._quick(index) if self.pixels.reading == "quick" else self._exact(index)
         if image.numel() <= self._room:
             self._room -= image.numel()
             self._cache[index] = image
         return image
+
+    def _exact(self, index: int) -> UInt8[Tensor, "3 height width"]:
+        return _as_tensor(self._resize(read_image(self.sources[index]))).contiguous()
+
+    def _quick(self, index: int) -> UInt8[Tensor, "3 height width"]:
+        image: Tensor = self._resize(_as_tensor(read_image(self.sources[index], least=2 * self._short_side)))
+        return image
+
+
+def _as_tensor(image: Image.Image) -> UInt8[Tensor, "3 height width"]:
+    """Channels first, but laid out in memory as they were, channels last: torch resizes that fastest."""
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
 class ViewMaker:

@@ -19,3 +19,8 @@ def count(items: Sequence[object], noun: str) -> str:
 def listed(names: Sequence[str], most: int = 10) -> str:
     shown = ", ".join(printable(name) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def sentence(text: str) -> str:
+    """With a capital at its beginning."""
+    return text[:1].upper() + text[1:]

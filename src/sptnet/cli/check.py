@@ -64,7 +64,7 @@ def expected(folder: Path, labels: Path | None, unlabelled: str, backbone: str, 
 
 
 def show_time(plan: "Plan", folder: Path) -> None:
-    from sptnet.plan import NAMES
+    from sptnet.methods import NAMES
     from sptnet.progress import duration
 
     print(

@@ -9,8 +9,6 @@ import typer
 
 from sptnet.cli.train import SETTING, as_toml
 
-TYPICAL_TRIALS = 30
-
 
 def estimate(
     recipe: Annotated[str, typer.Argument(help="A recipe of the package or a TOML file, for data and backbone.")] = (
@@ -31,14 +29,14 @@ def estimate(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Estimate how many categories there are among images of which some are labelled."""
+    import numpy as np
+
+    from sptnet.auto_count import count_categories, features_of
     from sptnet.backbone import build_backbone
     from sptnet.count_plot import check_picture_name, plot_count
     from sptnet.data import load_data
     from sptnet.device import choose_compute
-    from sptnet.estimate import estimate_n_categories
-    from sptnet.features import extract_features
-    from sptnet.loader import n_workers
-    from sptnet.progress import bar
+    from sptnet.distributed import world
     from sptnet.recipe_book import load_recipe
 
     if plot is not None:
@@ -54,24 +52,11 @@ def estimate(
     config = load_recipe(recipe, [*["data.source=folder"] * own_images, *(settings or []), *changes])
     loaded = load_data(config.data)
     split = loaded.split
-    images = [*split.labelled.tolist(), *split.unlabelled.tolist()]
-    known = split.target[split.labelled].tolist() + [-1] * len(split.unlabelled)
-    backbone = build_backbone(config.backbone.name, config.backbone.weights, config.backbone.image_size)
-    sources = [loaded.pile.sources[i] for i in images]
-    workers = n_workers(config.views.workers, len(images))
-    compute = choose_compute(config.device, config.precision)
-    with bar("features", len(images)) as update:
-        features = extract_features(backbone, sources, config.views.crop_ratio, compute, workers, update)
-    with bar("counting", TYPICAL_TRIALS) as update:
-        found = estimate_n_categories(
-            features.numpy(),
-            known,
-            least,
-            most,
-            random_state=seed,
-            method=method,  # type: ignore[arg-type]
-            on_trial=lambda count, tried: update(min(tried, TYPICAL_TRIALS), f"{count} categories"),
-        )
+    images, everyone, given = np.concatenate([split.labelled, split.unlabelled]), world(), config.backbone
+    backbone = build_backbone(given.name, given.weights, given.image_size, reading=config.views.reading)
+    compute = choose_compute(config.device, config.precision, everyone.local_rank)
+    features = features_of(config, loaded, images, backbone, compute, everyone)
+    found = count_categories(loaded, features, images, seed, everyone, least, most, method)  # type: ignore[arg-type]
     present = split.target[images]
     truth = len(set(present.tolist())) if (present >= 0).all() else None
     if plot is not None:

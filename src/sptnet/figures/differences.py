@@ -14,6 +14,10 @@ NO_MATTER = {
     "views.workers",
     "views.cache_mb",
     "views.bank_folder",
+    "views.bank_budget_gb",
+    "training.accumulate",
+    "training.checkpointing",
+    "training.compile",
 }
 
 
