@@ -14,9 +14,10 @@ from typing import Any
 from sptnet.config import Config
 from sptnet.data import LoadedData, load_data
 from sptnet.demo import BASELINES
-from sptnet.experiment import Experiment, format_scores
+from sptnet.experiment import Experiment
 from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
+from sptnet.scoring import format_scores
 
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "further fine-tuning, no prompts": {"sptnet": {"strategy": "fine-tune"}},

@@ -6,6 +6,7 @@ heads that collect gradients in stage one too.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import timm
 import torch
@@ -22,7 +23,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class PlainAttention(nn.Module):
     """All scores of all heads written out, scaled, turned into shares and multiplied, one after the other."""
 
-    def __init__(self, attention: nn.Module):
+    def __init__(self, attention: Any):
         super().__init__()
         self.qkv, self.proj = attention.qkv, attention.proj
         self.num_heads, self.scale = attention.num_heads, attention.scale

@@ -19,10 +19,10 @@ import numpy as np
 
 from sptnet.config import Config
 from sptnet.data import LoadedData, load_data, split_pile
-from sptnet.experiment import Experiment, format_scores
+from sptnet.experiment import Experiment
 from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
-from sptnet.scoring import score_sets
+from sptnet.scoring import format_scores, score_sets
 from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 SETS: dict[str, dict[str, Any]] = {

@@ -35,12 +35,13 @@ from sptnet.losses import gcd_loss
 from sptnet.model import GcdModel
 from sptnet.phases import MODEL, PROMPT, RAW, Always, Phase, StagePlan
 from sptnet.pixels import PixelFormat
+from sptnet.step import step_loss
 from sptnet.token_bank import TokenBank
-from sptnet.training import step_loss
 from sptnet.views import BankedDraw, Batch, EpochBatches, ImageStore, ViewMaker
 
 CATEGORIES, HIDDEN, BOTTLENECK, BORDER = 200, 2048, 256, 30
 CPU = choose_compute("cpu", "float32")
+PRODUCTS = "the products of all blocks but the last"
 
 
 class Forms:
@@ -83,6 +84,10 @@ class Forms:
             return float(loss.total.detach())
 
         return run
+
+    def read_bank(self) -> list[Tensor]:
+        images, first = torch.arange(len(self.one)), torch.zeros(len(self.one), dtype=torch.int64)
+        return [self.bank.read(images, first + view).float() for view in (0, 1)]
 
     def plain_step(self, loss: Callable[[], Tensor]) -> Callable[[], float]:
         def run() -> float:
@@ -144,13 +149,23 @@ def products_alone(forms: Forms, views: int, backward: bool, repeats: int) -> fl
             (wide if weight.shape[0] == 4 * dim else x) @ weight
         q @ q.mT, scores @ q
 
+    with memory_kept():
+        return median_time(one_block, 3 * repeats) * blocks * (2 if backward else 1)
+
+
+def median_time(work: Callable[[], object], repeats: int) -> float:
     taken = []
-    one_block()
-    for _ in range(max(3, repeats)):
+    for _ in range(repeats + 1):
         start = time.perf_counter()
-        one_block()
+        work()
         taken.append(time.perf_counter() - start)
-    return statistics.median(taken) * blocks * (2 if backward else 1)
+    return statistics.median(taken[1:])
+
+
+def tell_limit(what: str, least: float, quick: float) -> None:
+    print(
+        f"    limit, {what} alone: {least * 1e3:.0f} ms; this package takes {quick / least:.2f} times that", flush=True
+    )
 
 
 def write_jpegs(folder: Path, n: int) -> list[Path]:
@@ -189,6 +204,8 @@ def compare_loaders(folder: Path, n: int, repeats: int) -> None:
             repeats,
         )
         print(f"    {n / taken:.0f} images a second")
+    decoding = median_time(lambda: [Image.open(file).convert("RGB") for file in files], repeats)
+    print(f"    limit, decoding alone: {n / decoding:.0f} images a second")
 
 
 def measure_memory(settings: argparse.Namespace) -> None:
@@ -210,6 +227,52 @@ def peak_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
+def compare_steps(forms: Forms, only: str, repeats: int) -> None:
+    one, two, labels, plain, n = forms.one, forms.two, forms.labels, forms.plain, len(forms.one)
+    stage_one = forms.plain_step(lambda: plain.stage_one(one, two, labels).total)
+    stage_two = forms.plain_step(lambda: plain.stage_two(one, labels).total)
+    simgcd = forms.plain_step(lambda: plain.simgcd(one, two, labels).total)
+    rows: list[tuple[str, Callable[[], object], Callable[[], object], int, bool]] = [
+        ("stage-one step", stage_one, forms.step(PROMPT), 2 * n, True),
+        ("stage-two step, no cache", stage_two, forms.step(MODEL), 2 * n, False),
+        ("stage-two step, raw half cached", stage_two, forms.step(MODEL, banked=True), n, False),
+        ("SimGCD step, cache warm", simgcd, forms.step(RAW, banked=True), 0, False),
+    ]
+    for name, published, ours, views, backward in rows:
+        if only not in name:
+            continue
+        quick = compare(name, published, ours, repeats)
+        if views:
+            tell_limit(PRODUCTS, products_alone(forms, views, backward, repeats), quick)
+        else:
+            tell_limit("reading the tokens from the bank", median_time(forms.read_bank, repeats), quick)
+
+
+@torch.inference_mode()
+def compare_inference(forms: Forms, repeats: int) -> None:
+    forms.plain.eval(), forms.ours.eval()
+    plain, ours, folded, images = forms.plain, forms.ours, fold_prompt(forms.ours), forms.one
+    quick = compare(
+        "inference with prompts",
+        lambda: plain.head(plain.features(images + plain.prompt)),
+        lambda: folded(images),
+        repeats,
+    )
+    tell_limit(PRODUCTS, products_alone(forms, len(images), False, repeats), quick)
+    name = "inference: without prompts, against with"
+    compare(name, lambda: ours(images, False), lambda: folded(images), 2 * repeats, keep=(True, True))
+
+
+def compare_memory() -> None:
+    def grown(form: str) -> int:
+        words = [sys.executable, __file__, *sys.argv[1:], "--memory-of", form]
+        return int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+
+    plain, ours = grown("plain"), grown("ours")
+    used = f"{plain / 1e6:9.0f} MB {ours / 1e6:9.0f} MB {ours / plain:7.2f} of it"
+    print(f"{'peak memory of a stage-one step':<48} {used}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--name", default="vit_base_patch16_224")
@@ -217,73 +280,25 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--images", type=int, default=64, help="JPEGs for the loader")
+    parser.add_argument("--only", default="", help="rows whose name has this word, such as stage-two")
     parser.add_argument("--memory-of", choices=["plain", "ours"], help=argparse.SUPPRESS)
     settings = parser.parse_args()
     torch.set_num_threads(settings.threads)
     if settings.memory_of:
         measure_memory(settings)
         return
-    print(
-        f"{settings.name} at 224 px, batch {settings.batch}, {settings.threads} threads, medians of {settings.repeats}"
-    )
+    repeats, only = settings.repeats, settings.only
+    print(f"{settings.name} at 224 px, batch {settings.batch}, {settings.threads} threads, medians of {repeats}")
     print(f"{'':<48} {'published way':>12} {'this package':>12}   ratio")
     with tempfile.TemporaryDirectory() as folder:
-        forms, n, repeats = Forms(settings, Path(folder)), settings.batch, settings.repeats
-        one, two, labels, plain = forms.one, forms.two, forms.labels, forms.plain
-        stage_two = forms.plain_step(lambda: plain.stage_two(one, labels).total)
-        rows: list[tuple[str, Callable[[], object], Callable[[], object], int, bool]] = [
-            (
-                "stage-one step",
-                forms.plain_step(lambda: plain.stage_one(one, two, labels).total),
-                forms.step(PROMPT),
-                2 * n,
-                True,
-            ),
-            ("stage-two step, no cache", stage_two, forms.step(MODEL), 2 * n, False),
-            ("stage-two step, raw half cached", stage_two, forms.step(MODEL, banked=True), n, False),
-            (
-                "SimGCD step, cache warm",
-                forms.plain_step(lambda: plain.simgcd(one, two, labels).total),
-                forms.step(RAW, banked=True),
-                0,
-                False,
-            ),
-        ]
-        for name, published, ours, views, backward in rows:
-            quick = compare(name, published, ours, repeats)
-            if views:
-                least = products_alone(forms, views, backward, repeats)
-                print(f"    the products of all blocks but the last alone: {least * 1e3:.0f} ms, {quick / least:.2f} x")
-        forms.plain.eval(), forms.ours.eval()
-        folded = fold_prompt(forms.ours)
-        with torch.inference_mode():
-            compare(
-                "inference with prompts",
-                lambda: plain.head(plain.features(one + plain.prompt)),
-                lambda: folded(one),
-                repeats,
-            )
-            compare(
-                "inference: without prompts, against with",
-                lambda: forms.ours(one, False),
-                lambda: folded(one),
-                repeats,
-                keep=(True, True),
-            )
-        compare_loaders(Path(folder), settings.images, repeats)
-    peaks = [
-        int(
-            subprocess.run(
-                [sys.executable, __file__, *sys.argv[1:], "--memory-of", form],
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
-        )
-        for form in ("plain", "ours")
-    ]
-    used = f"{peaks[0] / 1e6:9.0f} MB {peaks[1] / 1e6:9.0f} MB {peaks[1] / peaks[0]:7.2f} of it"
-    print(f"{'peak memory of a stage-one step':<48} {used}")
+        forms = Forms(settings, Path(folder))
+        compare_steps(forms, only, repeats)
+        if only in "inference":
+            compare_inference(forms, repeats)
+        if only in "loader":
+            compare_loaders(Path(folder), settings.images, repeats)
+    if only in "memory":
+        compare_memory()
 
 
 if __name__ == "__main__":

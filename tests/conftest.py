@@ -44,8 +44,11 @@ def one_thread() -> Iterator[None]:
 
 
 def random_backbone(seed: int = 0) -> Backbone:
-    """The embedded architecture at 32 pixels with weights drawn by numpy, the same in every version of torch."""
-    backbone = build_backbone("sptnet_digits_vit", image_size=SIZE, pretrained=False)
+    """The embedded architecture at 32 pixels with weights drawn by numpy, the same in every version of torch.
+
+    Pictures are read exactly, since the quick way may round otherwise on another processor.
+    """
+    backbone = build_backbone("sptnet_digits_vit", image_size=SIZE, pretrained=False, reading="exact")
     fill(backbone, seed)
     return backbone
 

@@ -213,3 +213,12 @@ def test_keys_are_listed_by_section() -> None:
 def test_unknown_methods_are_refused_with_the_known_ones() -> None:
     with pytest.raises(Misuse, match=r"unknown method 'simgdc'.*simgcd, sptnet"):
         stages_of(Config(method="simgdc"))
+
+
+def test_benchmarks_are_read_exactly_and_own_images_quickly() -> None:
+    assert load_recipe("digits").reading == "exact"
+    assert load_recipe("digits", ["data.source=cub"]).reading == "exact"
+    for own in ("folder", "domains"):
+        assert load_recipe("digits", [f"data.source={own}"]).reading == "quick"
+    assert load_recipe("digits", ["views.reading=quick"]).reading == "quick"
+    assert load_recipe("digits", ["data.source=folder", "views.reading=exact"]).reading == "exact"

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -71,6 +72,29 @@ def test_two_processes_leave_the_run_of_one(words: list[str], alone: Path, tmp_p
     ]
     assert done.stderr.count("sptnet epoch 2/2") == 1, "the first process speaks for all"
     assert done.stdout.count("accuracy in per cent") == 1
+
+
+def test_two_machines_leave_the_run_of_one_and_each_has_its_own_bank(words: list[str], tmp_path: Path) -> None:
+    """Two launchers that find each other over the network, as on two machines that share a disk."""
+    bank = ["--set", "views.bank=2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run([sys.executable, *words, *bank, "--out", tmp_path / "alone"], check=True, env=environment)
+    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}", "--rdzv-id=job"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *meeting]
+    machines = [
+        subprocess.Popen([*launcher, *words, *bank, "--out", tmp_path / "run"], env=environment) for _ in range(2)
+    ]
+    assert [machine.wait(timeout=300) for machine in machines] == [0, 0]
+    assert_same_run(tmp_path / "run", tmp_path / "alone")
+    banks = [(tmp_path / "run" / "tokens" / f"machine-{n}" / "filled.bin").read_bytes() for n in (0, 1)]
+    assert all(any(bank) for bank in banks) and banks[0] != banks[1]
+    assert not (tmp_path / "run" / "tokens" / "filled.bin").exists()
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        return int(taken.getsockname()[1])
 
 
 def test_a_mistake_is_told_once(words: list[str], tmp_path: Path) -> None:

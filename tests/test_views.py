@@ -1,11 +1,19 @@
 """From stored images to views: sizes, crops, flips, normalisation, and the same views whatever the order of work."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from sptnet import views
+from sptnet.backbone import build_backbone
+from sptnet.config import PromptSettings
+from sptnet.head import PrototypeHead
 from sptnet.loader import iterate_batches, iterate_centre_views, n_workers
+from sptnet.model import GcdModel
+from sptnet.model_folder import ModelCard, load_model, save_model
 from sptnet.pixels import PixelFormat
 from sptnet.seeds import seed_of, seeded
 from sptnet.views import CentreViews, EpochBatches, ImageStore, ViewMaker
@@ -45,11 +53,56 @@ def test_another_ratio_gives_another_size():
 @pytest.mark.parametrize(
     ("interpolation", "resampling"), [("bicubic", Image.Resampling.BICUBIC), ("bilinear", Image.Resampling.BILINEAR)]
 )
-def test_resizing_is_that_of_pillow(interpolation, resampling):
-    source = picture(50, 100)
-    store = ImageStore([source], PixelFormat(32, interpolation=interpolation))
-    expected = np.array(Image.fromarray(source).resize((72, 36), resampling))
+@pytest.mark.parametrize("shape", [(50, 100), (300, 200), (20, 30)])
+def test_exact_reading_resizes_as_pillow_does(interpolation, resampling, shape):
+    source = picture(*shape)
+    store = ImageStore([source], PixelFormat(32, interpolation=interpolation, reading="exact"))
+    height, width = store[0].shape[1:]
+    assert min(height, width) == 36
+    expected = np.array(Image.fromarray(source).resize((width, height), resampling))
     assert np.array_equal(store[0].permute(1, 2, 0).numpy(), expected)
+
+
+def smooth(height, width, seed=0):
+    """Detail at several scales, as photographs have it."""
+    whole = np.zeros((height, width, 3))
+    for scale in (2, 7, 30):
+        small = Image.fromarray(picture(height // scale + 2, width // scale + 2, seed + scale))
+        whole += np.asarray(small.resize((width, height), Image.Resampling.BICUBIC)) / 3
+    return whole.astype(np.uint8)
+
+
+@pytest.mark.parametrize("shape", [(400, 500), (130, 110), (60, 40)])
+def test_quick_reading_differs_by_a_level_in_few_pixels(shape):
+    source = smooth(*shape)
+    quick, exact = (ImageStore([source], PixelFormat(96, reading=reading))[0] for reading in ("quick", "exact"))
+    levels = (quick.int() - exact.int()).abs()
+    assert quick.shape == exact.shape and levels.max() <= 2 and (levels > 0).float().mean() < 0.02
+
+
+@pytest.mark.parametrize(("side", "decoded"), [(2000, 250), (1100, 275), (400, 400)])
+def test_quick_reading_decodes_a_large_jpeg_at_a_reduced_scale(tmp_path, monkeypatch, side, decoded):
+    """At least twice the short side of 109 px is left, at down to an eighth of the scale."""
+    file, sizes = tmp_path / "large.jpg", []
+    Image.fromarray(smooth(side, side)).save(file, quality=92)
+    original = views.read_image
+    monkeypatch.setattr(views, "read_image", lambda *words, **more: sizes.append(original(*words, **more)) or sizes[-1])
+    quick, exact = (ImageStore([file], PixelFormat(96, reading=reading))[0] for reading in ("quick", "exact"))
+    assert [image.size for image in sizes] == [(decoded, decoded), (side, side)]
+    assert (quick.float() - exact.float()).abs().mean() < 1.5
+
+
+def test_a_model_remembers_how_its_pictures_are_read(tmp_path):
+    backbone = build_backbone("sptnet_digits_vit", reading="exact")
+    card = ModelCard(("a", "b"), 1, PromptSettings(kind="none"), 0.875)
+    save_model(tmp_path / "model", GcdModel(backbone, PrototypeHead(96, 2, 8, 8)), card)
+    assert load_model(tmp_path / "model")[0].backbone.pixels.reading == "exact"
+    assert build_backbone("sptnet_digits_vit").pixels.reading == "quick"
+    description = tmp_path / "model" / "model.json"
+    told = json.loads(description.read_text())
+    del told["pixels"]["reading"]  # of a time when there was one way only
+    description.write_text(json.dumps(told))
+    assert load_model(tmp_path / "model")[0].backbone.pixels.reading == "exact"
 
 
 def test_the_cache_changes_nothing_but_speed():

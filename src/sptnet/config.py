@@ -69,8 +69,10 @@ class HeadSettings(Section):
 class Views(Section):
     crop_ratio: Annotated[float, Field(gt=0, le=1)] = Field(0.875, description="crop size / short side")
     flip: Share = 0.5
-    reading: Literal["quick", "exact"] = Field(
-        "quick", description="exact: every pixel as the published code reads it; quick: some differ by a level"
+    reading: Literal["auto", "quick", "exact"] = Field(
+        "auto",
+        description="exact: every pixel as the published code reads it; quick: a few differ by a level; "
+        "auto: exact for benchmarks, quick for one's own images",
     )
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
     cache_mb: Annotated[int, Field(ge=0)] = Field(1024, description="memory for decoded images")
@@ -188,6 +190,13 @@ class Config(Section):
     simgcd: SimGcd = SimGcd()
     sptnet: SptNet = SptNet()
     training: Training = Training()
+
+    @property
+    def reading(self) -> Literal["quick", "exact"]:
+        """How pictures are brought to size, `auto` resolved."""
+        if self.views.reading != "auto":
+            return self.views.reading
+        return "quick" if self.data.source in ("folder", "domains") else "exact"
 
     def changed(self, **sections: dict[str, Any]) -> "Config":
         """A copy with some keys of some sections replaced: `config.changed(prompt={"kind": "shared"})`."""

@@ -104,7 +104,7 @@ def plan_for(
         resolve_n_categories(config.n_categories, config.category_factor, split)
     weights = settings.weights if pretrained else None
     backbone = build_backbone(
-        settings.name, weights, settings.image_size, pretrained, ways_out=WAYS_OUT, reading=config.views.reading
+        settings.name, weights, settings.image_size, pretrained, ways_out=WAYS_OUT, reading=config.reading
     )
     compute = choose_compute(config.device, config.precision)
     speed = measure_speed(backbone, compute, data.pile.sources, config.views.crop_ratio, config.head)

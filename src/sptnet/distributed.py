@@ -34,6 +34,8 @@ class World:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    machine: int | None = None
+    """Which of several machines this is; nothing where there is one."""
 
     @property
     def is_first(self) -> bool:
@@ -142,7 +144,9 @@ def world() -> World:
     """The world that torchrun made, joined at the first call; otherwise one process alone."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return World()
-    here = World(*(int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
+    rank, size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    several_machines = int(os.environ.get("LOCAL_WORLD_SIZE", size)) < size
+    here = World(rank, size, local_rank, int(os.environ["GROUP_RANK"]) if several_machines else None)
     if here.size > 1 and not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(here.local_rank)

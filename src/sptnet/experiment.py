@@ -143,7 +143,7 @@ class Experiment:
         return GcdModel(backbone, head, config.backbone.trainable_blocks).to(self.compute.device)
 
     def _build_backbone(self, config: Config) -> Backbone:
-        settings, reading = config.backbone, config.views.reading
+        settings, reading = config.backbone, config.reading
         return self.world.one_by_one_on_a_machine(
             lambda: build_backbone(settings.name, settings.weights, settings.image_size, reading=reading)
         )
@@ -216,9 +216,10 @@ class Experiment:
         return settings
 
     def _token_bank(self) -> TokenBank | None:
-        views, backbone, n_images = self.config.views, self.model.backbone, len(self.data.pile)
+        views, path, n_images = self.config.views, self.run_folder.path, len(self.data.pile)
+        backbone, machine = self.model.backbone, self.world.machine
         return self.world.one_by_one_on_a_machine(
-            lambda: open_bank(views, self.run_folder.path, backbone, n_images, self.fingerprint)
+            lambda: open_bank(views, path, backbone, n_images, self.fingerprint, machine)
         )
 
     @cached_property

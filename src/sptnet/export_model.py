@@ -79,6 +79,7 @@ def describe(card: ModelCard, pixels: PixelFormat, names: EditedNames | None = N
             "colours": "RGB",
             "resize_short_side": int(pixels.image_size / card.crop_ratio),
             "interpolation": pixels.interpolation,
+            "resized_by": "Pillow" if pixels.reading == "exact" else "torch",
             "centre_crop": pixels.image_size,
             "range": [0, 1],
             "mean": list(pixels.mean),

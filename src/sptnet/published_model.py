@@ -70,7 +70,7 @@ def _build_backbone(found: Published, prompts: dict[str, Tensor], name: str | No
     sizes: dict[str, Any] = {}
     if name is None:
         name, sizes = architecture(found)
-    backbone = build_backbone(name, image_size=size, pretrained=False, architecture=sizes)
+    backbone = build_backbone(name, image_size=size, pretrained=False, architecture=sizes, reading="exact")
     load_weights(backbone.vit, found.vit, found.source, "--backbone NAME")
     return backbone
 

@@ -49,15 +49,22 @@ def choose_bank(config: Config, run: Path, backbone: Backbone, n_images: int, te
     return bank
 
 
-def open_bank(views: Views, run: Path, backbone: Backbone, n_images: int, fingerprint: str) -> TokenBank | None:
-    """The bank that the settings ask for; a later stage finds what an earlier one filled in."""
+def open_bank(
+    views: Views, run: Path, backbone: Backbone, n_images: int, fingerprint: str, machine: int | None = None
+) -> TokenBank | None:
+    """The bank that the settings ask for; a later stage finds what an earlier one filled in.
+
+    Of several machines each has its own, since a file mapped into memory is safe to share on one machine only.
+    """
     assert views.bank != "auto", "a run begins with a number"
     if views.bank == 0:
         return None
     last_block = f"vit.blocks.{backbone.depth - 1}."
     weights = {name: value for name, value in backbone.state_dict().items() if not name.startswith(last_block)}
     key = f"{digest(weights)} {fingerprint} {backbone.pixels} {views.crop_ratio} {views.flip}"
-    return TokenBank(bank_folder(views, run), n_images, views.bank, tokens_of_view(backbone), backbone.dim, key)
+    folder = bank_folder(views, run)
+    folder = folder if machine is None else folder / f"machine-{machine}"
+    return TokenBank(folder, n_images, views.bank, tokens_of_view(backbone), backbone.dim, key)
 
 
 def size(n_bytes: float) -> str:

@@ -53,7 +53,7 @@ def estimate(
     loaded = load_data(config.data)
     split = loaded.split
     images, everyone, given = np.concatenate([split.labelled, split.unlabelled]), world(), config.backbone
-    backbone = build_backbone(given.name, given.weights, given.image_size, reading=config.views.reading)
+    backbone = build_backbone(given.name, given.weights, given.image_size, reading=config.reading)
     compute = choose_compute(config.device, config.precision, everyone.local_rank)
     features = features_of(config, loaded, images, backbone, compute, everyone)
     found = count_categories(loaded, features, images, seed, everyone, least, most, method)  # type: ignore[arg-type]
