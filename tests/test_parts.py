@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 
 from conftest import Command, random_model
 from found_runs import make_run, small_found
@@ -130,6 +131,25 @@ def test_what_is_there_is_not_computed_again(
     after = times(folder)
     assert {name: after[name] for name in before} == before
     assert joined(folder) == whole
+
+
+def test_features_lie_beside_each_part_in_the_order_of_its_rows(
+    model: Path, images: Path, damaged: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "parts"
+    predict(model, [damaged], None, "cpu", 1.0, folder, 64, features=True)
+    (folder / "part-00001.csv").unlink()  # as after a stop: its features may be there already
+    predict(model, [damaged], None, "cpu", 1.0, folder, 64, features=True)
+    tables = sorted(folder.glob("part-?????.csv"))
+    found = torch.cat([load_file(table.with_suffix(".safetensors"))["features"] for table in tables])
+    named = [row[0] for table in tables for row in rows(table.read_bytes())[1:]]
+    assert len(named) == len(found) < len(find_files([damaged])), "unreadable images have neither row nor feature"
+    expected = load(model, "cpu").outputs([Path(name) for name in named]).unit_features
+    np.testing.assert_allclose(found.float().numpy(), expected, atol=2e-3)
+    with pytest.raises(Misuse, match="another job, which differs in: --features"):
+        predict(model, [damaged], None, "cpu", 1.0, folder, 64)
+    with pytest.raises(Misuse, match="features are written beside parts"):
+        predict(model, [images], tmp_path / "all.csv", "cpu", features=True)
 
 
 def test_processes_share_the_parts_by_turns(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
@@ -316,7 +336,7 @@ def test_edits_make_another_job(images: Path, tmp_path: Path) -> None:
 def test_the_job_is_written_down(model: Path, images: Path, tmp_path: Path) -> None:
     in_parts(model, images, tmp_path / "parts", 100)
     job: dict[str, Any] = json.loads((tmp_path / "parts" / "parts.json").read_text())
-    assert list(job) == ["model", "edits", "images", "names", "part_size"]
+    assert list(job) == ["model", "edits", "images", "names", "part_size", "features"]
     assert job["model"] == json.loads((model / "model.json").read_text())["sha256"]
     assert (job["edits"], job["images"], job["part_size"]) == (None, N, 100)
 

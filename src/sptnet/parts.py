@@ -9,12 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from sptnet.attempts import attempt
 from sptnet.distributed import World
 from sptnet.edited_names import EditedNames
 from sptnet.errors import Failure
 from sptnet.files import write_atomically
+from sptnet.found import write_features
 from sptnet.images import UnreadableImage
+from sptnet.kept_memory import memory_kept
 from sptnet.predictor import Predictor
 from sptnet.progress import Bar, bar, say
 from sptnet.readable import too_many_unreadable
@@ -29,6 +33,8 @@ class Naming:
 
     predictor: Predictor
     edited: EditedNames | None
+    with_features: bool = False
+    """Whether each part's features are wanted beside its table."""
 
     def rows(self, images: Iterable[Path | str], outputs: Outputs) -> Iterator[list[str]]:
         """The table's row of each image."""
@@ -48,6 +54,11 @@ class Tally:
     skipped: int
 
 
+def features_file(table: Path) -> Path:
+    """Where the features of a part's rows lie, in the order of the rows."""
+    return table.with_suffix(".safetensors")
+
+
 def part_file(folder: Path, number: int) -> Path:
     return folder / f"part-{number:05d}.csv"
 
@@ -61,7 +72,7 @@ def write_parts(
     missing = [number for number in own if not part_file(folder, number).exists()]
     bounds = {number: slice(number * part_size, (number + 1) * part_size) for number in missing}
     finished = 0
-    with bar("sorting images", sum(len(range(len(files))[part]) for part in bounds.values())) as update:
+    with memory_kept(), bar("sorting images", sum(len(range(len(files))[part]) for part in bounds.values())) as update:
         for number, bound in bounds.items():
             part, to = files[bound], part_file(folder, number)
             problems = write_part(naming, part, to, max_unreadable, _counting_from(finished, update))
@@ -78,8 +89,9 @@ def _counting_from(start: int, update: Bar) -> Bar:
 def write_part(
     naming: Naming, files: Sequence[Path], to: Path, max_unreadable: float, update: Bar
 ) -> list[UnreadableImage]:
-    """One table, row by row as the batches come; what cannot be read has a table of its own, which is there first."""
+    """One table, row by row as the batches come; features, and a table of what cannot be read, are there before it."""
     problems: list[UnreadableImage] = []
+    features = [torch.empty(0, naming.predictor.model.backbone.dim)]
 
     def write(target: Path) -> None:
         with target.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
@@ -88,12 +100,16 @@ def write_part(
             for batch in attempt(naming.predictor, files):
                 table.writerows(naming.rows(batch.files, batch.outputs))
                 problems.extend(batch.problems)
+                if naming.with_features:
+                    features.append(batch.outputs.features)
                 done += batch.n
                 update(done)
         refusal = too_many_unreadable(problems, len(files), max_unreadable, "--max-unreadable ")
         if refusal is not None and max_unreadable < 1:
             raise Failure(f"{to.name}: {refusal} With --max-unreadable 1 all such images are passed over.")
         write_unreadable(to.with_suffix(".unreadable.csv"), problems)
+        if naming.with_features:
+            write_features(features_file(to), torch.cat(features))
 
     write_atomically(to, write)
     return problems

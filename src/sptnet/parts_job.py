@@ -25,6 +25,7 @@ WORDS = {
     "images": "the number of images",
     "names": "the names of the images",
     "part_size": "--part-size",
+    "features": "--features",
 }
 
 
@@ -40,6 +41,7 @@ class Job:
     names: str
     """A digest of the paths in their order."""
     part_size: int
+    features: bool = False
 
 
 def place_of(environment: Mapping[str, str]) -> World:
@@ -55,7 +57,7 @@ def place_of(environment: Mapping[str, str]) -> World:
     return World(int(rank), int(size), int(local_rank or 0))
 
 
-def describe_job(run: Path, files: Sequence[Path], part_size: int) -> Job:
+def describe_job(run: Path, files: Sequence[Path], part_size: int, features: bool = False) -> Job:
     description = json.loads((find_model_folder(run) / DESCRIPTION).read_text(encoding="utf-8"))
     edits = [as_dict(edit) for edit in in_force(read_edits(run))]
     names = hashlib.sha256()
@@ -67,6 +69,7 @@ def describe_job(run: Path, files: Sequence[Path], part_size: int) -> Job:
         images=len(files),
         names=names.hexdigest(),
         part_size=part_size,
+        features=features,
     )
 
 

@@ -22,6 +22,9 @@ def predict(
         typer.Option(help="Folder for a CSV file a part, for any number of images; started again, it goes on."),
     ] = None,
     part_size: Annotated[int, typer.Option(min=1, help="Images a part.")] = 10_000,
+    features: Annotated[
+        bool, typer.Option("--features", help="With --parts: also the features of each part's images, as safetensors.")
+    ] = False,
 ) -> None:
     """Sort images with a trained model: one row an image with its category and certainty.
 
@@ -39,7 +42,9 @@ def predict(
         raise Misuse("several processes cannot write one table. Give a folder for their parts with --parts DIR.")
     if out is not None and parts is not None:
         raise Misuse("--out is one table and --parts a folder of them. Give one of the two.")
-    naming = Naming(load(run, device, here.local_rank), names_for(run))
+    if features and parts is None:
+        raise Misuse("features are written beside parts. Give a folder for them with --parts DIR.")
+    naming = Naming(load(run, device, here.local_rank), names_for(run), features)
     if parts is None:
         write_table(naming, images, out, max_unreadable)
     else:
@@ -80,7 +85,7 @@ def write_parts_of(
     from sptnet.parts_job import describe_job, open_folder
     from sptnet.progress import say
 
-    open_folder(folder, describe_job(run, files, part_size), here)
+    open_folder(folder, describe_job(run, files, part_size, naming.with_features), here)
     tally = write_parts(naming, files, folder, part_size, max_unreadable, here)
     who = f"process {here.rank + 1} of {here.size}: " if here.size > 1 else ""
     say(f"{who}parts done: {tally.done:,}, there already: {tally.skipped:,}, in {folder}")
