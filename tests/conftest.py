@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sptnet.backbone import Backbone, build_backbone
+from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.data import LoadedData
 from sptnet.device import choose_compute
@@ -220,6 +221,37 @@ def train_words(tiny_settings: list[str], digit_folder: Path) -> list[str]:
     """The words of `sptnet train digits ...` on the folder of sixty digits, but for --out."""
     settings = [word for setting in [*tiny_settings, "data.source=folder"] for word in ("--set", setting)]
     return ["train", "digits", "--data", str(digit_folder), *settings]
+
+
+class Answer(NamedTuple):
+    code: Any
+    out: str
+    err: str
+
+    @property
+    def table(self) -> dict[str, tuple[str, ...]]:
+        """The rows of the table by their first column."""
+        rows = [line.strip("│ ").split("│") for line in self.out.splitlines() if line.startswith("│")]
+        return {row[0].strip(): tuple(cell.strip() for cell in row[1:]) for row in rows}
+
+
+Call = Callable[..., Answer]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command line within this process, which has imported everything already."""
+
+    def run(*words: object) -> Answer:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["sptnet", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        answer = Answer(stop.value.code, *capsys.readouterr())
+        assert "Traceback" not in answer.err
+        return answer
+
+    return run
 
 
 class Command:

@@ -8,38 +8,25 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from conftest import Answer, Call
 from sptnet import check as check_module
 from sptnet.check import CategoryCount, Duplicates, FolderCheck, Unreadable, check_folder
-from sptnet.cli import main
 from sptnet.device import choose_compute
 from sptnet.findings import can_train, findings_of
 
 
-class Answer(NamedTuple):
-    code: Any
-    out: str
-    err: str
-
-
-Call = Callable[..., Answer]
-
-
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+def call(call: Call) -> Call:
     """Without the estimate of time, which takes seconds, unless `time=True`."""
 
-    def run(*arguments: object, time: bool = False) -> Answer:
-        quick = [] if time or not arguments else ["--no-time"]
-        monkeypatch.setattr(sys, "argv", ["sptnet", "check", *map(str, arguments), *quick])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return Answer(stop.value.code, *capsys.readouterr())
+    def run(*words: object, time: bool = False) -> Answer:
+        return call("check", *words, *([] if time or not words else ["--no-time"]))
 
     return run
 

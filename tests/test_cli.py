@@ -7,9 +7,8 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import sptnet
-from sptnet.cli import main
+from conftest import Answer, Call
 from sptnet.config import Config
 from sptnet.demo import run_demo
 from sptnet.predictor import Predictor, load
@@ -44,12 +43,6 @@ LOSSES = {"info_nce", "supervised_contrastive", "self_distillation", "cross_entr
 SCORES = {"all", "old", "new", "balanced", "separate", "nmi", "ari", "images"}
 
 
-class Answer(NamedTuple):
-    code: Any
-    out: str
-    err: str
-
-
 def console_script() -> list[str]:
     script = Path(sys.executable).with_name("sptnet")
     return [str(script)] if script.exists() else [sys.executable, "-m", "sptnet"]
@@ -63,20 +56,6 @@ def shell(*arguments: object, command: list[str] | None = None, cwd: Path | None
     done = subprocess.run(whole, capture_output=True, text=True, encoding="utf-8", env=env, cwd=cwd, timeout=120)
     assert "Traceback" not in done.stderr, done.stderr
     return Answer(done.returncode, done.stdout, done.stderr)
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
-    """The same within this process, which has imported everything already."""
-
-    def run(*arguments: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["sptnet", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return Answer(stop.value.code, captured.out, captured.err)
-
-    return run
 
 
 def paint(root: Path, seed: int = 0, **counts: int) -> Path:
@@ -160,13 +139,13 @@ def test_the_version_and_the_module_as_a_program() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_explains_itself(verb: str, call: Callable[..., Answer]) -> None:
+def test_every_verb_explains_itself(verb: str, call: Call) -> None:
     answer = call(verb, "--help")
     assert answer.code == 0
     assert f"sptnet {verb}" in answer.out
 
 
-def test_recipes_can_be_listed_shown_and_copied(tmp_path: Path, call: Callable[..., Answer]) -> None:
+def test_recipes_can_be_listed_shown_and_copied(tmp_path: Path, call: Call) -> None:
     listed = shell("recipes", "list")
     assert listed.code == 0
     assert [name for name in recipe_names() if name not in listed.out] == []
@@ -303,7 +282,7 @@ def test_categories_with_images_have_pictures(cli_run: RunFolder) -> None:
             image.load()
 
 
-def test_a_folder_with_a_test_part_is_scored_on_it(tmp_path: Path, call: Callable[..., Answer]) -> None:
+def test_a_folder_with_a_test_part_is_scored_on_it(tmp_path: Path, call: Call) -> None:
     paint(tmp_path / "d" / "train", crow=6, owl=6, unlabelled=6)
     paint(tmp_path / "d" / "test", crow=3, owl=3, tern=3)
     settings = sets(n_categories=3, **{"sptnet.epochs": 1})
@@ -315,7 +294,7 @@ def test_a_folder_with_a_test_part_is_scored_on_it(tmp_path: Path, call: Callabl
     assert json.loads(scored.out)["test"]["images"] == 9
 
 
-def test_an_image_of_one_pixel_is_an_image(tmp_path: Path, call: Callable[..., Answer]) -> None:
+def test_an_image_of_one_pixel_is_an_image(tmp_path: Path, call: Call) -> None:
     data = paint(tmp_path / "d", crow=5, owl=5, unlabelled=5)
     Image.new("RGB", (1, 1), "red").save(data / "crow" / "0.png")
     Image.new("L", (1, 200)).save(data / "unlabelled" / "0.png")
@@ -324,7 +303,7 @@ def test_an_image_of_one_pixel_is_an_image(tmp_path: Path, call: Callable[..., A
     assert len(rows_of((tmp_path / "run" / "predictions.csv").read_text(encoding="utf-8"))) == 15
 
 
-def test_few_unreadable_images_are_skipped_and_counted(tmp_path: Path, call: Callable[..., Answer]) -> None:
+def test_few_unreadable_images_are_skipped_and_counted(tmp_path: Path, call: Call) -> None:
     data = paint(tmp_path / "d", crow=5, owl=5, unlabelled=5)
     (data / "crow" / "0.png").write_bytes(b"no image")
     settings = sets(n_categories=3, **{"sptnet.epochs": 1, "data.max_unreadable": 0.1})
@@ -337,7 +316,7 @@ def test_few_unreadable_images_are_skipped_and_counted(tmp_path: Path, call: Cal
     assert len(rows_of((tmp_path / "run" / "predictions.csv").read_text(encoding="utf-8"))) == 14
 
 
-def test_a_finished_run_can_be_resumed_and_stays_the_same(cli_run: RunFolder, call: Callable[..., Answer]) -> None:
+def test_a_finished_run_can_be_resumed_and_stays_the_same(cli_run: RunFolder, call: Call) -> None:
     before = {p: p.read_bytes() for p in sorted(cli_run.path.rglob("*")) if p.is_file() and p.name != "run.json"}
     answer = call("train", "--resume", "--out", cli_run.path)
     assert answer.code == 0
@@ -347,7 +326,7 @@ def test_a_finished_run_can_be_resumed_and_stays_the_same(cli_run: RunFolder, ca
     assert cli_run.facts()["status"] == "finished"
 
 
-def test_a_run_can_be_replaced(tmp_path: Path, cli_data: Path, call: Callable[..., Answer]) -> None:
+def test_a_run_can_be_replaced(tmp_path: Path, cli_data: Path, call: Call) -> None:
     run = RunFolder(tmp_path / "run")
     settings = sets(n_categories=3, **{"sptnet.epochs": 1})
     command = ["train", "sptnet", "--data", cli_data, "--out", run.path, *settings]
@@ -361,7 +340,7 @@ def test_a_run_can_be_replaced(tmp_path: Path, cli_data: Path, call: Callable[..
     assert len(run.metrics()) == 2
 
 
-def test_sptnet_can_start_from_a_finished_run(tmp_path: Path, cli_run: RunFolder, call: Callable[..., Answer]) -> None:
+def test_sptnet_can_start_from_a_finished_run(tmp_path: Path, cli_run: RunFolder, call: Call) -> None:
     data = cli_run.config().data.folder
     settings = sets(n_categories=4, **{"sptnet.epochs": 1})
     answer = call("train", "sptnet", "--data", data, "--out", tmp_path / "b", "--start-from", cli_run.path, *settings)
@@ -372,7 +351,7 @@ def test_sptnet_can_start_from_a_finished_run(tmp_path: Path, cli_run: RunFolder
 
 
 def test_a_run_that_starts_from_another_keeps_the_backbone_it_really_has(
-    tmp_path: Path, cli_run: RunFolder, call: Callable[..., Answer]
+    tmp_path: Path, cli_run: RunFolder, call: Call
 ) -> None:
     """The model comes from the other run, so settings of the backbone that differ are refused or put right."""
     settings = [part for part in sets(n_categories=4, **{"sptnet.epochs": 1}) if "backbone" not in part]
@@ -387,7 +366,7 @@ def test_a_run_that_starts_from_another_keeps_the_backbone_it_really_has(
 
 
 def test_stopping_says_how_to_go_on(
-    tmp_path: Path, cli_data: Path, call: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli_data: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*arguments: object) -> None:
         raise KeyboardInterrupt
@@ -415,7 +394,7 @@ def test_evaluate_scores_a_sorted_folder(tmp_path: Path, cli_run: RunFolder) -> 
     assert all(0 <= scores["sorted"][key] <= 1 for key in ("all", "old", "new"))
 
 
-def test_evaluate_repeats_the_scores_of_the_run(cli_benchmark: RunFolder, call: Callable[..., Answer]) -> None:
+def test_evaluate_repeats_the_scores_of_the_run(cli_benchmark: RunFolder, call: Call) -> None:
     assert json.loads(call("evaluate", cli_benchmark.path, "--json").out) == cli_benchmark.facts()["scores"]
     table = call("evaluate", cli_benchmark.path).out
     for phrase in ("accuracy in per cent", "All", "Old", "New", "NMI", "ARI", "one matching (v2)", "class-balanced"):
@@ -425,7 +404,7 @@ def test_evaluate_repeats_the_scores_of_the_run(cli_benchmark: RunFolder, call: 
     assert f"{100 * scores['all']:.1f}" in table
 
 
-def test_evaluate_takes_a_model_directory_with_data(cli_benchmark: RunFolder, call: Callable[..., Answer]) -> None:
+def test_evaluate_takes_a_model_directory_with_data(cli_benchmark: RunFolder, call: Call) -> None:
     data = cli_benchmark.config().data.folder
     by_run = call("evaluate", cli_benchmark.path, "--data", data, "--json")
     by_model = call("evaluate", cli_benchmark.model, "--data", data, "--json")
@@ -435,7 +414,7 @@ def test_evaluate_takes_a_model_directory_with_data(cli_benchmark: RunFolder, ca
 
 
 def test_known_classes_are_old_whatever_their_order_and_others_new(
-    tmp_path: Path, cli_benchmark: RunFolder, call: Callable[..., Answer]
+    tmp_path: Path, cli_benchmark: RunFolder, call: Call
 ) -> None:
     only_new = json.loads(call("evaluate", cli_benchmark.path, "--json", "--data", paint(tmp_path / "n", a=3, b=3)).out)
     assert (only_new["n"]["old"], only_new["n"]["new"] is None) == (None, False)
@@ -449,7 +428,7 @@ def test_prompts_are_left_out_when_asked(
     flags: list[str],
     prompted: bool,
     cli_benchmark: RunFolder,
-    call: Callable[..., Answer],
+    call: Call,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked, outputs = [], Predictor.outputs
@@ -479,9 +458,7 @@ def test_predict_writes_a_table_of_later_images(tmp_path: Path, cli_run: RunFold
     assert [row["category"] for row in rows] == [predictor.categories[i] for i in expected]
 
 
-def test_predict_agrees_with_the_run_s_own_table(
-    cli_run: RunFolder, cli_data: Path, call: Callable[..., Answer]
-) -> None:
+def test_predict_agrees_with_the_run_s_own_table(cli_run: RunFolder, cli_data: Path, call: Call) -> None:
     answer = call("predict", cli_run.path, cli_data)
     assert (answer.code, answer.err) == (0, "")
     rows = rows_of(answer.out)
@@ -493,9 +470,7 @@ def test_predict_agrees_with_the_run_s_own_table(
     assert [float(r["certainty"]) for r in rows] == pytest.approx([float(r["certainty"]) for r in own], abs=2e-4)
 
 
-def test_predict_takes_files_and_folders_and_each_image_once(
-    cli_run: RunFolder, cli_data: Path, call: Callable[..., Answer]
-) -> None:
+def test_predict_takes_files_and_folders_and_each_image_once(cli_run: RunFolder, cli_data: Path, call: Call) -> None:
     one = cli_data / "owl" / "1.png"
     assert len(rows_of(call("predict", cli_run.model, one).out)) == 1
     rows = rows_of(call("predict", cli_run.path, one, cli_data / "owl", one).out)
@@ -505,7 +480,7 @@ def test_predict_takes_files_and_folders_and_each_image_once(
     ]
 
 
-def test_predict_skips_few_unreadable_images(tmp_path: Path, cli_run: RunFolder, call: Callable[..., Answer]) -> None:
+def test_predict_skips_few_unreadable_images(tmp_path: Path, cli_run: RunFolder, call: Call) -> None:
     data = paint(tmp_path / "d", x=3)
     (data / "x" / "1.png").write_bytes(b"")
     answer = call("predict", cli_run.path, data, "--max-unreadable", "0.5")
@@ -517,9 +492,7 @@ def test_predict_skips_few_unreadable_images(tmp_path: Path, cli_run: RunFolder,
 # --- pretrain and demo ------------------------------------------------------------------------------------------------
 
 
-def test_pretrain_writes_weights_that_train_can_use(
-    tmp_path: Path, cli_data: Path, call: Callable[..., Answer]
-) -> None:
+def test_pretrain_writes_weights_that_train_can_use(tmp_path: Path, cli_data: Path, call: Call) -> None:
     file = tmp_path / "w.safetensors"
     answer = shell("pretrain", "--data", cli_data, "--out", file, "--epochs", 1, "--batch-size", 13)
     assert answer.code == 0
@@ -569,9 +542,7 @@ def test_the_demo_compares_all_methods(tiny_demo: Path) -> None:
     assert told
 
 
-def test_the_demo_prints_one_table_and_does_not_replace_runs_unasked(
-    tiny_demo: Path, call: Callable[..., Answer]
-) -> None:
+def test_the_demo_prints_one_table_and_does_not_replace_runs_unasked(tiny_demo: Path, call: Call) -> None:
     out = tiny_demo / "out"
     answer = call("demo", "--out", out)
     assert answer.code == 0

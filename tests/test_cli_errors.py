@@ -5,44 +5,21 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from conftest import Answer, Call
 from sptnet.backbone import build_backbone
-from sptnet.cli import main
 from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 
 TINY = ["backbone.name=sptnet_digits_vit", "n_categories=4", "head.hidden=16", "head.bottleneck=8",
         "training.batch_size=8", "simgcd.epochs=1", "sptnet.epochs=1", "prompt.border=5", "device=cpu"]  # fmt: skip
-
-
-class Answer(NamedTuple):
-    code: Any
-    out: str
-    err: str
-
-
-Call = Callable[..., Answer]
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    def run(*arguments: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["sptnet", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return Answer(stop.value.code, captured.out, captured.err)
-
-    return run
 
 
 def paint(root: Path, **counts: int) -> Path:

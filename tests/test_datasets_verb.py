@@ -5,13 +5,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from conftest import Call
 from sptnet import datasets
-from sptnet.cli import main
 from sptnet.datasets.base import DataSet, Expected, exactly, in_thousands
 from sptnet.datasets.cub import CUB, read_cub
 from sptnet.errors import Failure
@@ -20,28 +21,9 @@ from test_datasets_layout import pictures
 from test_datasets_lists import SPLIT, write_cub
 
 
-class Answer(NamedTuple):
-    code: Any
-    out: str
-    err: str
-
-    @property
-    def table(self) -> dict[str, tuple[str, ...]]:
-        """The rows of the table by their first column."""
-        rows = [line.strip("│ ").split("│") for line in self.out.splitlines() if line.startswith("│")]
-        return {row[0].strip(): tuple(cell.strip() for cell in row[1:]) for row in rows}
-
-
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
-    def run(*words: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["sptnet", "data", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return Answer(stop.value.code, captured.out, captured.err)
-
-    return run
+def call(call: Call) -> Call:
+    return partial(call, "data")
 
 
 @pytest.fixture
@@ -60,7 +42,7 @@ def small_cub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
     return make
 
 
-def test_a_whole_data_set_agrees(call: Callable[..., Answer], small_cub: Callable[..., Path]) -> None:
+def test_a_whole_data_set_agrees(call: Call, small_cub: Callable[..., Path]) -> None:
     answer = call("cub", "--data", small_cub())
     assert (answer.code, answer.err) == (0, "")
     assert "CUB-200-2011" in answer.out
@@ -74,7 +56,7 @@ def test_a_whole_data_set_agrees(call: Callable[..., Answer], small_cub: Callabl
     }
 
 
-def test_a_count_that_differs_is_a_failure(call: Callable[..., Answer], small_cub: Callable[..., Path]) -> None:
+def test_a_count_that_differs_is_a_failure(call: Call, small_cub: Callable[..., Path]) -> None:
     answer = call("cub", "--data", small_cub(train=exactly(20), unlabelled=in_thousands(4.5)))
     assert answer.code == 1
     assert answer.table["training images"] == ("16", "20")
@@ -85,9 +67,7 @@ def test_a_count_that_differs_is_a_failure(call: Callable[..., Answer], small_cu
     )
 
 
-def test_nothing_is_written_when_counts_differ(
-    call: Callable[..., Answer], small_cub: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_nothing_is_written_when_counts_differ(call: Call, small_cub: Callable[..., Path], tmp_path: Path) -> None:
     assert call("cub", "--data", small_cub(test=exactly(9)), "--split-out", tmp_path / "split.json").code == 1
     assert not (tmp_path / "split.json").exists()
 
@@ -95,9 +75,7 @@ def test_nothing_is_written_when_counts_differ(
 @pytest.mark.parametrize(
     "words", [("--known-classes", 3), ("--labelled-share", 0.8), ("--split-seed", 3), ("--known-classes", 1)]
 )
-def test_another_split_is_not_compared(
-    call: Callable[..., Answer], small_cub: Callable[..., Path], words: tuple[Any, ...]
-) -> None:
+def test_another_split_is_not_compared(call: Call, small_cub: Callable[..., Path], words: tuple[Any, ...]) -> None:
     answer = call("cub", "--data", small_cub(labelled=exactly(99)), *words)
     assert answer.code == 0
     assert answer.table["labelled images"][1] == "-"
@@ -105,12 +83,12 @@ def test_another_split_is_not_compared(
     assert answer.table["training images"] == ("16", "16")
 
 
-def test_naming_the_default_changes_nothing(call: Callable[..., Answer], small_cub: Callable[..., Path]) -> None:
+def test_naming_the_default_changes_nothing(call: Call, small_cub: Callable[..., Path]) -> None:
     answer = call("cub", "--data", small_cub(labelled=exactly(99)), "--known-classes", 2, "--labelled-share", 0.5)
     assert answer.code == 1
 
 
-def test_the_split_is_written_once(call: Callable[..., Answer], small_cub: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_split_is_written_once(call: Call, small_cub: Callable[..., Path], tmp_path: Path) -> None:
     words = ("cub", "--data", small_cub(), "--split-out", tmp_path / "split.json")
     answer = call(*words)
     assert answer.code == 0
@@ -123,7 +101,7 @@ def test_the_split_is_written_once(call: Callable[..., Answer], small_cub: Calla
     assert again.err == f"error: {tmp_path / 'split.json'} exists already. Give another file with --split-out.\n"
 
 
-def test_all_data_sets_are_listed(call: Callable[..., Answer]) -> None:
+def test_all_data_sets_are_listed(call: Call) -> None:
     answer = call()
     assert answer.code == 0
     assert list(answer.table) == list(datasets.DATASETS)
@@ -149,13 +127,13 @@ def test_all_data_sets_are_listed(call: Callable[..., Answer]) -> None:
         (("cub", "--labelled-domain", "x"), "cub takes no domains. Leave --labelled-domain and --unlabelled-domain"),
     ],
 )
-def test_misuse(call: Callable[..., Answer], words: tuple[str, ...], message: str) -> None:
+def test_misuse(call: Call, words: tuple[str, ...], message: str) -> None:
     answer = call(*words)
     assert answer.code == 2
     assert answer.err.startswith(f"error: {message}")
 
 
-def test_the_digits(call: Callable[..., Answer]) -> None:
+def test_the_digits(call: Call) -> None:
     answer = call("digits")
     assert answer.code == 0
     assert answer.table["labelled images"] == ("450",)
@@ -163,7 +141,7 @@ def test_the_digits(call: Callable[..., Answer]) -> None:
     assert "expected" not in answer.out
 
 
-def test_a_folder(call: Callable[..., Answer], tmp_path: Path) -> None:
+def test_a_folder(call: Call, tmp_path: Path) -> None:
     pictures(tmp_path, *(f"{name}/{i}.png" for name in "abc" for i in range(4)))
     answer = call("folder", "--data", tmp_path, "--known-classes", 2)
     assert answer.code == 0
@@ -178,7 +156,7 @@ def test_a_folder(call: Callable[..., Answer], tmp_path: Path) -> None:
     assert (answer.code, answer.table["labelled images"]) == (0, ("12",))
 
 
-def test_domains(call: Callable[..., Answer], tmp_path: Path) -> None:
+def test_domains(call: Call, tmp_path: Path) -> None:
     write_pacs(tmp_path)
     words = ("--unlabelled-domain", "sketch", "--unlabelled-domain", "cartoon", "--known-classes", 3)
     answer = call("domains", "--data", tmp_path, "--labelled-domain", "photo", *words, "--labelled-share", 1)
@@ -197,14 +175,14 @@ def test_domains(call: Callable[..., Answer], tmp_path: Path) -> None:
     }
 
 
-def test_pacs_has_no_image_counts_to_fail_for(call: Callable[..., Answer], tmp_path: Path) -> None:
+def test_pacs_has_no_image_counts_to_fail_for(call: Call, tmp_path: Path) -> None:
     answer = call("pacs", "--data", write_pacs(tmp_path), "--labelled-share", 1)
     assert answer.code == 0
     assert answer.table["labelled images"] == ("8", "-")
     assert answer.table["test cartoon"] == ("14", "-")
 
 
-def test_images_are_decoded_only_on_request(call: Callable[..., Answer], small_cub: Callable[..., Path]) -> None:
+def test_images_are_decoded_only_on_request(call: Call, small_cub: Callable[..., Path]) -> None:
     root = small_cub()
     assert call("cub", "--data", root, "--check-images").code == 0
     (root / "CUB_200_2011/images/001.Albatross/bird_99.jpg").write_bytes(b"")
@@ -219,7 +197,7 @@ def test_images_are_decoded_only_on_request(call: Callable[..., Answer], small_c
 
 
 def test_a_download_comes_before_reading(
-    call: Callable[..., Answer], small_cub: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    call: Call, small_cub: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     small_cub()
     small: DataSet = datasets.DATASETS["cub"]

@@ -5,15 +5,15 @@ import json
 import shutil
 import sys
 import webbrowser
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from conftest import Call
 from sptnet import fetch, speed
 from sptnet.backbone import EMBEDDED
 from sptnet.cli import main
@@ -29,28 +29,10 @@ SMALL = ["--backbone", EMBEDDED, "--set", "backbone.image_size=32", "--device", 
 QUICK = [*SMALL, "--no-report"]
 
 
-class Answer(NamedTuple):
-    code: Any
-    out: str
-    err: str
-
-
-Call = Callable[..., Answer]
-
-
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+def call(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setattr(speed, "SECONDS", 0.005)
-
-    def run(*arguments: object) -> Answer:
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "argv", ["sptnet", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return Answer(stop.value.code, captured.out, captured.err)
-
-    return run
+    return call
 
 
 def save_digit(position: int, path: Path) -> None:

@@ -4,14 +4,16 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import Answer, Call
 from found_runs import IDS, assert_same, make_run, small_found
 from sptnet.cli import main
 from sptnet.edit_steps import check_name
@@ -411,26 +413,10 @@ def test_a_log_of_other_predictions(run: Path) -> None:
 # the verb
 
 
-class Answer(NamedTuple):
-    code: Any
-    out: str
-    err: str
-
-
-Call = Callable[..., Answer]
-
-
 @pytest.fixture
-def call(run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+def call(run: Path, call: Call) -> Call:
     """`sptnet edit RUN ...`"""
-
-    def edit(*words: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["sptnet", "edit", str(run), *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return Answer(stop.value.code, *capsys.readouterr())
-
-    return edit
+    return partial(call, "edit", run)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import csv
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from conftest import Answer, Call
 from found_runs import IDS, make_run, small_found
-from sptnet.cli import main
 from sptnet.edits import Drop, Move, Rename, add_edits
 from sptnet.errors import Failure, Misuse
 from sptnet.export import FORMS, export, export_run
@@ -412,24 +412,12 @@ def test_nothing_is_written_among_the_originals(run: Path, tmp_path: Path, place
 # the verb
 
 
-class Answer(NamedTuple):
-    code: Any
-    out: str
-    err: str
-
-
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
-    def run(*words: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["sptnet", "export", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return Answer(stop.value.code, *capsys.readouterr())
-
-    return run
+def call(call: Call) -> Call:
+    return partial(call, "export")
 
 
-def test_the_verb_writes_and_says_so(call: Callable[..., Answer], run: Path, tmp_path: Path) -> None:
+def test_the_verb_writes_and_says_so(call: Call, run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     said = f"wrote 7 images in 3 categories (1 dropped): {out}\n"
     assert call(run, "--to", out, "--as", "copies") == Answer(0, said, "")
@@ -439,7 +427,7 @@ def test_the_verb_writes_and_says_so(call: Callable[..., Answer], run: Path, tmp
     assert call(other, "--to", tmp_path / "d.csv", "--as", "csv") == Answer(0, said, "")
 
 
-def test_the_verb_tells_mistakes(call: Callable[..., Answer], run: Path, tmp_path: Path) -> None:
+def test_the_verb_tells_mistakes(call: Call, run: Path, tmp_path: Path) -> None:
     answer = call(run, "--to", tmp_path / "out", "--as", "xml")
     forms = "csv, json, links, copies, coco, imagefolder, torch, onnx"
     assert answer == Answer(2, "", f"error: there is no export as xml. Choose from: {forms}.\n")

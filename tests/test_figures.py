@@ -4,11 +4,11 @@ import io
 import json
 import os
 import shutil
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,8 @@ import pytest
 import torch
 from PIL import Image
 
-from conftest import random_model
+from conftest import Answer, Call, random_model
 from sptnet.attention import last_block_attention, most_attended
-from sptnet.cli import main
 from sptnet.config import PromptSettings
 from sptnet.device import Compute
 from sptnet.edits import Drop, add_edits
@@ -606,25 +605,13 @@ def test_nothing_of_the_users_is_in_the_way(pair: list[Path], tmp_path: Path, cp
     assert (tmp_path / "prompts.pdf").read_bytes().startswith(b"%PDF")
 
 
-class Answer(NamedTuple):
-    code: Any
-    out: str
-    err: str
-
-
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
-    def run(*words: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["sptnet", "figures", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return Answer(stop.value.code, *capsys.readouterr())
-
-    return run
+def call(call: Call) -> Call:
+    return partial(call, "figures")
 
 
 def test_the_verb_writes_and_says_what_it_left_out(
-    call: Callable[..., Answer], pair: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Call, pair: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = [os.path.join("figures", f"prompts.{form}") for form in ("png", "pdf")]
@@ -638,7 +625,7 @@ def test_the_verb_writes_and_says_what_it_left_out(
     assert again.err.startswith("error: figures/prompts.png exists already.")
 
 
-def test_the_verb_passes_wishes_on(call: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_verb_passes_wishes_on(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
     def write(*arguments: object) -> Written:
@@ -656,7 +643,7 @@ def test_the_verb_passes_wishes_on(call: Callable[..., Answer], monkeypatch: pyt
     assert (plain[0], plain[1], plain[2], plain[4]) == ([Path("a")], Path("figures"), Wishes(), False)
 
 
-def test_misuse_of_the_verb(call: Callable[..., Answer], pair: list[Path], tmp_path: Path) -> None:
+def test_misuse_of_the_verb(call: Call, pair: list[Path], tmp_path: Path) -> None:
     for words, phrase in (
         ([tmp_path], "is not a run"),
         ([pair[0], "--patch", "x"], "--patch x is not ROW,COLUMN"),

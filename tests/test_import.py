@@ -7,10 +7,9 @@ laid over normalised images by hand.
 import csv
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from sptnet.cli import main
+from conftest import Call
 from sptnet.cli.import_ import name_categories, read_names
 from sptnet.config import PromptSettings
 from sptnet.errors import Misuse
@@ -452,24 +451,6 @@ def test_names_are_read_from_lines(tmp_path: Path) -> None:
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
-class Answer(NamedTuple):
-    code: Any
-    out: str
-    err: str
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
-    def run(*arguments: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["sptnet", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return Answer(stop.value.code, captured.out, captured.err)
-
-    return run
-
-
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     torch.save(sptnet_state(plain_vit(), head_state(), prompt_state()), tmp_path / "m.pt")
@@ -487,9 +468,7 @@ def birds(tmp_path: Path) -> Path:
     return tmp_path / "birds"
 
 
-def test_an_imported_model_predicts_and_is_scored(
-    checkpoint: Path, birds: Path, tmp_path: Path, call: Callable[..., Answer]
-) -> None:
+def test_an_imported_model_predicts_and_is_scored(checkpoint: Path, birds: Path, tmp_path: Path, call: Call) -> None:
     names, out = tmp_path / "names.txt", tmp_path / "my model"
     names.write_text("owl\ncrow\n", encoding="utf-8")
     answer = call("import", checkpoint, "--out", out, "--names", names)
@@ -516,9 +495,7 @@ def test_an_imported_model_predicts_and_is_scored(
     assert all(0 <= scores[key] <= 1 for key in ("all", "old", "new"))
 
 
-def test_without_a_number_of_known_categories_it_says_so(
-    checkpoint: Path, tmp_path: Path, call: Callable[..., Answer]
-) -> None:
+def test_without_a_number_of_known_categories_it_says_so(checkpoint: Path, tmp_path: Path, call: Call) -> None:
     note = "the file does not say which categories were known; Old and New need --known N, in a folder also --names\n"
     answer = call("import", checkpoint, "--out", tmp_path / "a", "--frame-width", 2)
     assert note in answer.out
@@ -528,15 +505,13 @@ def test_without_a_number_of_known_categories_it_says_so(
     assert load_model(tmp_path / "b")[1].categories[:4] == ("known-1", "known-2", "known-3", "new-1")
 
 
-def test_simgcd_is_said_to_have_no_prompts(tmp_path: Path, call: Callable[..., Answer]) -> None:
+def test_simgcd_is_said_to_have_no_prompts(tmp_path: Path, call: Call) -> None:
     torch.save({"model": simgcd_state(plain_vit(), head_state())}, tmp_path / "m.pt")
     answer = call("import", tmp_path / "m.pt", "--out", tmp_path / "model", "--image-size", 48)
     assert ": SimGCD, 7 categories (0 known), vit_base_patch16_224.dino, images of 48 px, no prompts\n" in answer.out
 
 
-def test_a_model_in_the_way_is_replaced_only_when_asked(
-    checkpoint: Path, tmp_path: Path, call: Callable[..., Answer]
-) -> None:
+def test_a_model_in_the_way_is_replaced_only_when_asked(checkpoint: Path, tmp_path: Path, call: Call) -> None:
     out = tmp_path / "model"
     assert call("import", checkpoint, "--out", out).code == 0
     answer = call("import", checkpoint, "--out", out, "--known", 2)
@@ -549,7 +524,7 @@ def test_a_model_in_the_way_is_replaced_only_when_asked(
     assert load_model(out)[1].n_known == 2
 
 
-def test_a_refused_file_leaves_nothing_behind(tmp_path: Path, call: Callable[..., Answer]) -> None:
+def test_a_refused_file_leaves_nothing_behind(tmp_path: Path, call: Call) -> None:
     torch.save(plain_vit().state_dict(), tmp_path / "vit.pth")
     answer = call("import", tmp_path / "vit.pth", "--out", tmp_path / "model")
     file = tmp_path / "vit.pth"

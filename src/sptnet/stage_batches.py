@@ -51,7 +51,9 @@ class StageBatches(Dataset[Batch]):
         stage: int = 0,
         bank: TokenBank | None = None,
         world: World = World(),  # noqa: B008
+        as_bytes: bool = False,
     ):
+        self.as_bytes = as_bytes
         self.data, self.turns, self.epochs, self.batch_size = data, turns, epochs, batch_size
         self.seed, self.stage, self.bank, self.world = seed, stage, bank, world
         self.batches = n_batches(data.n_images, batch_size)
@@ -73,4 +75,5 @@ class StageBatches(Dataset[Batch]):
         seed, data, phases = seed_of(self.seed, "epoch", self.stage, epoch), self.data, self.phases(epoch)
         batches = balanced_batches(data.labelled, data.unlabelled, self.batch_size, seed)
         draws, whole = [phase.draws for phase in phases], [phase.prompted_draws for phase in phases]
-        return EpochBatches(data.store, data.maker, data.labels, batches, draws, seed, self.bank, whole, self.world)
+        rest = (self.bank, whole, self.world, self.as_bytes)
+        return EpochBatches(data.store, data.maker, data.labels, batches, draws, seed, *rest)

@@ -91,10 +91,9 @@ class StageTrainer:
         self._loader: EpochLoader | None = None
 
     def stage_batches(self) -> StageBatches:
-        plan = self.plan
-        return StageBatches(
-            self.data, plan.turns, plan.epochs, self.batch_size, self.seed, self.stage, self.bank, self.world
-        )
+        plan, as_bytes = self.plan, self.compute.on_cuda
+        rest = (self.stage, self.bank, self.world, as_bytes)
+        return StageBatches(self.data, plan.turns, plan.epochs, self.batch_size, self.seed, *rest)
 
     def phases_of(self, epoch: int) -> list[Phase]:
         return self.stage_batches().phases(epoch)
@@ -125,7 +124,7 @@ class StageTrainer:
         """One step of one phase; returns every part of the loss."""
         self.set_learning_rates(self.epoch * self.batches + number)
         self.model.train_only(phase.trains)
-        on_device = batch.to(self.compute.device)
+        on_device = batch.to(self.compute.device, self.data.maker)
         loss, go_back = self._loss(on_device, phase)
         parts = {name: float(value.detach()) for name, value in loss.parts().items()}
         if not np.isfinite(parts["total"]):

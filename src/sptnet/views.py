@@ -97,7 +97,10 @@ class BankedDraw:
 
 @dataclass(frozen=True)
 class Batch:
-    """One training step's images: `draws[i]` is the i-th random view of this process's share of them, normalised."""
+    """One training step's images: `draws[i]` is the i-th random view of this process's share of them.
+
+    They are normalised, or still bytes for the device to normalise.
+    """
 
     draws: list[Float[Tensor, "own 3 size size"]]
     labels: Int64[Tensor, " b"]
@@ -112,13 +115,17 @@ class Batch:
         """The indices of this process's share; labels and indices are those of the whole batch."""
         return self.indices[self.share]
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device, maker: ViewMaker) -> "Batch":
+        """On the device, where the maker normalises what is not."""
+
         def move(x: Tensor) -> Tensor:
             return x.to(device, non_blocking=True)
 
-        return replace(
-            self, draws=[move(d) for d in self.draws], labels=move(self.labels), labelled=move(self.labelled)
-        )
+        def finish(draw: Tensor) -> Tensor:
+            return maker.normalise(draw) if draw.dtype == torch.uint8 else draw
+
+        draws = [finish(move(draw)) for draw in self.draws]
+        return replace(self, draws=draws, labels=move(self.labels), labelled=move(self.labelled))
 
     def pin_memory(self) -> "Batch":
         return replace(
@@ -134,7 +141,7 @@ class EpochBatches(Dataset[Batch]):
 
     Every view has a seed of its own, so the result depends on no order of work and on no number of processes. With a
     token bank the views of an image are V fixed ones, and pixels are made only for `whole` draws and for views that the
-    bank does not hold yet.
+    bank does not hold yet. As bytes, views are a quarter of the way to the device, which normalises them.
     """
 
     def __init__(
@@ -148,7 +155,9 @@ class EpochBatches(Dataset[Batch]):
         bank: TokenBank | None = None,
         whole: list[frozenset[int]] | None = None,
         world: World = World(),  # noqa: B008
+        as_bytes: bool = False,
     ):
+        self.as_bytes = as_bytes
         self.store, self.maker, self.labels = store, maker, labels
         self.batches, self.draws, self.seed = batches, draws, seed
         self.bank, self.whole, self.world = bank, whole or [frozenset()] * len(batches), world
@@ -180,8 +189,8 @@ class EpochBatches(Dataset[Batch]):
         if not images:
             size = self.store.pixels.image_size
             return torch.empty(0, 3, size, size)
-        views = [self.maker.random_view(image, seed) for image, seed in zip(images, seeds, strict=True)]
-        return self.maker.normalise(torch.stack(views))
+        views = torch.stack([self.maker.random_view(image, seed) for image, seed in zip(images, seeds, strict=True)])
+        return views if self.as_bytes else self.maker.normalise(views)
 
     def _from_bank(self, number: int, draw: int, bank: TokenBank, indices: Tensor, positions: range) -> BankedDraw:
         """An image's draws are different views of its bank, as long as there are enough."""
