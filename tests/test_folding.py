@@ -1,7 +1,6 @@
 """Folded prompts: the same outputs without a prompt; and models as files for other programs."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +202,7 @@ def test_the_facts_are_in_the_file(exported: Any) -> None:
             "colours": "RGB",
             "resize_short_side": 36,
             "interpolation": "bicubic",
+            "resized_by": "Pillow",
             "centre_crop": 32,
             "range": [0, 1],
             "mean": [0.485, 0.456, 0.406],
@@ -229,10 +229,8 @@ def test_the_facts_are_enough_to_predict(exported: Any, run: Path) -> None:
     normal = ((crop - facts["mean"]) / facts["std"]).astype(np.float32).transpose(2, 0, 1)
     with torch.no_grad():
         logits = program(torch.from_numpy(normal)[None])[1]
-    predictor = load(run, "cpu")
-    assert facts["resized_by"] == "torch", "a level of a few pixels is another"
-    predictor.model.backbone.pixels = replace(predictor.model.backbone.pixels, reading="exact")
-    torch.testing.assert_close(logits, predictor.outputs([pixels]).logits, rtol=1e-4, atol=1e-4)
+    assert facts["resized_by"] == "Pillow"
+    torch.testing.assert_close(logits, load(run, "cpu").outputs([pixels]).logits, rtol=1e-4, atol=1e-4)
 
 
 def test_deep_tokens_and_normed_patches_are_exported_with_their_prompts() -> None:
