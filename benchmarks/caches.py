@@ -43,7 +43,8 @@ def configured(arguments: argparse.Namespace) -> Config:
 
 def run(config: Config, views: int, seed: int, out: Path) -> None:
     """Both methods, the second from the model of the first; what is finished is left alone."""
-    cached = {"bank": views} if views else {"bank": 0, "cache_mb": 0}
+    bank = {"bank": views, "bank_folder": str((out / "tokens").resolve())}  # one for both, as in a run of both stages
+    cached = bank if views else {"bank": 0, "cache_mb": 0}
     for method in METHODS:
         start = {"sptnet": {"start_from": str((out / "simgcd").resolve())}} if method == "sptnet" else {}
         changed = config.changed(views=cached, **start).model_copy(update={"method": method, "seed": seed})
