@@ -213,7 +213,7 @@ def test_semi_supervised_k_means_holds_labelled_images_to_their_class(tiny_confi
     split = few_digits.split
     images = np.concatenate([split.labelled, split.unlabelled])
     settings = config.backbone
-    backbone = build_backbone(settings.name, settings.weights, settings.image_size)
+    backbone = build_backbone(settings.name, settings.weights, settings.image_size, reading=config.reading)
     features = extract_features(backbone, few_digits.pile.sources, config.views.crop_ratio, choose_compute("cpu"))
     labels = np.where(np.isin(images, split.labelled), split.target[images], -1)
     expected = find_centroids(features[images], labels, 10, config.sskmeans, seed_of(config.seed, "clustering"), True)

@@ -55,7 +55,9 @@ def enter_last_block(
             for view in computed
         ]
         if model.tokens is None:
-            run = backbone.run_to_last_block(torch.cat(patches)).chunk(len(computed)) if computed else ()
+            together = torch.cat(patches) if computed else None
+            del raw, patches  # the blocks need the room
+            run = () if together is None else backbone.run_to_last_block(together).chunk(len(computed))
         else:  # prompted views are longer than raw ones
             deep = [model.tokens.values if view.prompted else None for view in computed]
             run = tuple(backbone.run_to_last_block(*pair) for pair in zip(patches, deep, strict=True))
