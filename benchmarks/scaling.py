@@ -4,7 +4,7 @@
 
 Handwritten digits, repeated as often as needed, with the embedded backbone; every point is measured in a process of its
 own, with one thread. Images and categories: one epoch of SimGCD from end to end, sorting all images, semi-supervised
-k-means of their features, scoring. Processes: the second of two epochs under torchrun, and the largest process.
+k-means of their features. Processes: the second of two epochs under torchrun, and the largest process.
 """
 
 import argparse
@@ -30,7 +30,6 @@ def measure_here(n_images: int, n_categories: int) -> Point:
 
     from sptnet.data import LoadedData, split_pile
     from sptnet.experiment import Experiment
-    from sptnet.metrics import split_accuracy
     from sptnet.pile import Pile, digits
     from sptnet.recipe_book import load_recipe
     from sptnet.run_folder import RunFolder
@@ -58,15 +57,13 @@ def measure_here(n_images: int, n_categories: int) -> Point:
     start = time.perf_counter()
     SemiSupervisedKMeans(min(n_categories, n_images), n_init=1, random_state=0).fit(outputs.unit_features, known)
     taken["semi-supervised k-means, one start"] = time.perf_counter() - start
-    start = time.perf_counter()
-    split_accuracy(data.split.target, outputs.categories, range(5))
-    taken["scoring"] = time.perf_counter() - start
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return {**taken, "gigabytes": int(peak.split()[1]) / 2**20}
 
 
-def measure_elsewhere(n_images: int, n_categories: int) -> Point:
-    words = [sys.executable, __file__, "--measure", str(n_images), str(n_categories)]
+def measure_elsewhere(*counts: int) -> Point:
+    """In a process of its own, as memory is that of the largest one so far: images and categories, or processes."""
+    words = [sys.executable, __file__, "--measure", *map(str, counts)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     point: Point = json.loads(done.stdout.splitlines()[-1])
     return point
@@ -96,12 +93,12 @@ def draw(panels: dict[str, dict[int, Point]], out: Path) -> None:
             axes[0, column].plot(counts, [points[n][part] for n in counts], "o-", label=part, markersize=4)
         axes[1, column].plot(counts, [points[n]["gigabytes"] for n in counts], "o-", color="black", markersize=4)
         for axis in axes[:, column]:
-            axis.set(xlabel=name, xscale="log", ylim=(0, None))
+            axis.set(xlabel=name, xscale="log")
             axis.set_xticks(counts, [f"{n:,}" for n in counts])
             axis.minorticks_off()
             axis.grid(alpha=0.3)
         axes[0, column].set(ylabel="seconds", yscale="log" if column < 2 else "linear")
-        axes[1, column].set(ylabel="peak memory, GB")
+        axes[1, column].set(ylabel="peak memory, GB", ylim=(0, None))
         axes[0, column].legend(fontsize=7)
     figure.savefig(out, dpi=110)
 
@@ -117,17 +114,17 @@ def show(panels: dict[str, dict[int, Point]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("scaling.png"), help="the picture")
-    parser.add_argument("--measure", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--measure", type=int, nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
-        print(json.dumps(measure_here(*arguments.measure)))
+        measure = measure_here if len(arguments.measure) == 2 else measure_processes
+        print(json.dumps(measure(*arguments.measure)))
         return
     panels: dict[str, dict[int, Any]] = {
-        "processes": {n: measure_processes(n) for n in PROCESSES},  # first: the others would count among its children
         "images, 10 categories": {n: measure_elsewhere(n, 10) for n in IMAGES},
         "categories, 2,000 images": {n: measure_elsewhere(2000, n) for n in CATEGORIES},
+        "processes, two cores": {n: measure_elsewhere(n) for n in PROCESSES},
     }
-    panels["processes, two cores"] = panels.pop("processes")
     show(panels)
     draw(panels, arguments.out)
 
