@@ -97,7 +97,8 @@ def draw(panels: dict[str, dict[int, Point]], out: Path) -> None:
             axis.set_xticks(counts, [f"{n:,}" for n in counts])
             axis.minorticks_off()
             axis.grid(alpha=0.3)
-        axes[0, column].set(ylabel="seconds", yscale="log" if column < 2 else "linear")
+        parts_differ = len(points[counts[0]]) > 2
+        axes[0, column].set(ylabel="seconds", **({"yscale": "log"} if parts_differ else {"ylim": (0, None)}))
         axes[1, column].set(ylabel="peak memory, GB", ylim=(0, None))
         axes[0, column].legend(fontsize=7)
     figure.savefig(out, dpi=110)
