@@ -63,31 +63,30 @@ def attend_from_first(
     """
     inner = attention.proj.in_features
     weight, bias = attention.qkv.weight, qkv_bias(attention)
-    bias_q = None if bias is None else bias[:inner]
+    bias_q, bias_kv = (None, None) if bias is None else (bias[:inner], bias[inner:])
     query = attention.q_norm(F.linear(x[:, 0], weight[:inner], bias_q).unflatten(1, (attention.num_heads, -1)))
-    without_keys = rope is None and isinstance(attention.k_norm, nn.Identity) and not _drops(attention)
-    mix = mix_without_keys if without_keys else mix_with_keys
-    mixed = attention.norm(mix(attention, query, x, weight[inner:], None if bias is None else bias[inner:], rope))
-    out: Tensor = attention.proj_drop(attention.proj(mixed.unsqueeze(1)))
+    if rope is None and isinstance(attention.k_norm, nn.Identity) and not _drops(attention):
+        mixed = mix_without_keys(query * attention.scale, x, weight[inner:], bias_kv)
+    else:
+        mixed = mix_with_keys(attention, query, x, weight[inner:], bias_kv, rope)
+    out: Tensor = attention.proj_drop(attention.proj(attention.norm(mixed).unsqueeze(1)))
     return out
 
 
 def mix_without_keys(
-    attention: Attention | EvaAttention,
     query: Float[Tensor, "batch heads part"],
     x: Float[Tensor, "batch length dim"],
     weight: Float[Tensor, "twice dim"],
     bias: Float[Tensor, " twice"] | None,
-    rope: Tensor | None = None,
 ) -> Float[Tensor, "batch inner"]:
     """One query needs no key and no value of any token: products may be taken in another order.
 
     q (W x) = (q W) x, so a head's query is turned once and meets the tokens as they are; a key's bias adds the same to
     all scores, which softmax ignores. And the shares, which add up to one, mix the tokens before W makes them a value.
     """
-    keys, values = weight.unflatten(0, (2, attention.num_heads, -1)).unbind(0)
+    keys, values = weight.unflatten(0, (2, query.shape[1], -1)).unbind(0)
     turned = torch.einsum("bhp,hpd->bhd", query, keys)
-    shares = (turned @ x.mT * attention.scale).softmax(dim=-1)
+    shares = (turned @ x.mT).softmax(dim=-1)
     mixed = torch.einsum("bhd,hpd->bhp", shares @ x, values).flatten(1)
     return mixed if bias is None else mixed + bias[bias.shape[0] // 2 :]
 
