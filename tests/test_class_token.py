@@ -9,6 +9,7 @@ from timm.models.eva import Eva
 from timm.models.vision_transformer import Block, ParallelScalingBlock, VisionTransformer
 from torch import Tensor, nn
 
+from sptnet import class_token
 from sptnet.class_token import class_token_of_block, is_plain, is_plain_eva, run_block
 
 
@@ -106,3 +107,25 @@ def test_real_backbones_have_plain_blocks() -> None:
     assert all(type(block) is Block and is_plain(block) for block in model.blocks)
     for name in ("vit_small_patch16_dinov3", "vit_base_patch16_dinov3_qkvb"):
         assert is_plain_eva(timm.create_model(name, pretrained=False, depth=1).blocks[0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "training", "keys"),
+    [
+        ({}, True, False),
+        ({"attn_drop_rate": 0.5}, False, False),
+        ({"attn_drop_rate": 0.5}, True, True),
+        ({"qk_norm": True}, False, True),
+    ],
+)
+def test_keys_are_made_only_where_each_matters_by_itself(
+    settings: dict[str, object], training: bool, keys: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shares of which some are dropped do not add up to one, and normed keys are no product with the tokens."""
+    ways: list[str] = []
+    for name in ("mix_with_keys", "mix_without_keys"):
+        way = getattr(class_token, name)
+        monkeypatch.setattr(class_token, name, lambda *words, n=name, way=way: ways.append(n) or way(*words))
+    block = vit(**settings).blocks[-1].train(training)
+    class_token_of_block(block, torch.randn(2, 17, 24, dtype=torch.float64))
+    assert ways == ["mix_with_keys" if keys else "mix_without_keys"]
