@@ -75,5 +75,15 @@ class StageBatches(Dataset[Batch]):
         seed, data, phases = seed_of(self.seed, "epoch", self.stage, epoch), self.data, self.phases(epoch)
         batches = balanced_batches(data.labelled, data.unlabelled, self.batch_size, seed)
         draws, whole = [phase.draws for phase in phases], [phase.prompted_draws for phase in phases]
-        rest = (self.bank, whole, self.world, self.as_bytes)
-        return EpochBatches(data.store, data.maker, data.labels, batches, draws, seed, *rest)
+        return EpochBatches(
+            data.store,
+            data.maker,
+            data.labels,
+            batches,
+            draws,
+            seed,
+            self.bank,
+            whole,
+            self.world,
+            self.as_bytes,
+        )

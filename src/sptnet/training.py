@@ -91,9 +91,18 @@ class StageTrainer:
         self._loader: EpochLoader | None = None
 
     def stage_batches(self) -> StageBatches:
-        plan, as_bytes = self.plan, self.compute.on_cuda
-        rest = (self.stage, self.bank, self.world, as_bytes)
-        return StageBatches(self.data, plan.turns, plan.epochs, self.batch_size, self.seed, *rest)
+        plan = self.plan
+        return StageBatches(
+            self.data,
+            plan.turns,
+            plan.epochs,
+            self.batch_size,
+            self.seed,
+            self.stage,
+            self.bank,
+            self.world,
+            as_bytes=self.compute.on_cuda,
+        )
 
     def phases_of(self, epoch: int) -> list[Phase]:
         return self.stage_batches().phases(epoch)
