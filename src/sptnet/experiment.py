@@ -198,7 +198,7 @@ class Experiment:
             check_compiler(self.compute.device)
         config, backbone, n_images = self.config, self.model.backbone, len(self.data.pile)
         self.config = self.world.from_first(
-            lambda: with_bank(config, self.run_folder.path, backbone, n_images, self.tell)
+            lambda: with_bank(config, self.run_folder.path, backbone, n_images, self.tell, self.world.machine)
         )
 
     def _resume_point(self) -> Checkpoint | None:

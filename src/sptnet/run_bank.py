@@ -15,11 +15,13 @@ from sptnet.token_bank import BANKS, TokenBank, free_disk, room_for_bank, views_
 HALF = 2  # bytes
 
 
-def with_bank(config: Config, run: Path, backbone: Backbone, n_images: int, tell: Say) -> Config:
+def with_bank(
+    config: Config, run: Path, backbone: Backbone, n_images: int, tell: Say, machine: int | None = None
+) -> Config:
     """The settings with a number in the place of `views.bank = "auto"`; a bank that cannot be used is refused."""
     views = config.views
     if views.bank == "auto":
-        bank = choose_bank(config, run, backbone, n_images, tell) if stages_of(config) else 0
+        bank = choose_bank(config, run, backbone, n_images, tell, machine) if stages_of(config) else 0
         return config.changed(views={"bank": bank})
     if views.bank and config.backbone.trainable_blocks > 1:
         raise Misuse(
@@ -29,9 +31,11 @@ def with_bank(config: Config, run: Path, backbone: Backbone, n_images: int, tell
     return config
 
 
-def choose_bank(config: Config, run: Path, backbone: Backbone, n_images: int, tell: Say) -> int:
+def choose_bank(
+    config: Config, run: Path, backbone: Backbone, n_images: int, tell: Say, machine: int | None = None
+) -> int:
     """The most views that the disk has room for, or as many as a bank has that is there already."""
-    views, folder = config.views, bank_folder(config.views, run)
+    views, folder = config.views, bank_folder(config.views, run, machine)
     if config.backbone.trainable_blocks > 1:
         tell("no token bank, since it would hold what enters the last block, and more than that block trains")
         return 0
@@ -52,27 +56,26 @@ def choose_bank(config: Config, run: Path, backbone: Backbone, n_images: int, te
 def open_bank(
     views: Views, run: Path, backbone: Backbone, n_images: int, fingerprint: str, machine: int | None = None
 ) -> TokenBank | None:
-    """The bank that the settings ask for; a later stage finds what an earlier one filled in.
-
-    Of several machines each has its own, since a file mapped into memory is safe to share on one machine only.
-    """
+    """The bank that the settings ask for; a later stage finds what an earlier one filled in."""
     assert views.bank != "auto", "a run begins with a number"
     if views.bank == 0:
         return None
     last_block = f"vit.blocks.{backbone.depth - 1}."
     weights = {name: value for name, value in backbone.state_dict().items() if not name.startswith(last_block)}
     key = f"{digest(weights)} {fingerprint} {backbone.pixels} {views.crop_ratio} {views.flip}"
-    folder = bank_folder(views, run)
-    folder = folder if machine is None else folder / f"machine-{machine}"
-    return TokenBank(folder, n_images, views.bank, tokens_of_view(backbone), backbone.dim, key)
+    return TokenBank(
+        bank_folder(views, run, machine), n_images, views.bank, tokens_of_view(backbone), backbone.dim, key
+    )
 
 
 def size(n_bytes: float) -> str:
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.2f} MB"
 
 
-def bank_folder(views: Views, run: Path) -> Path:
-    return Path(views.bank_folder) if views.bank_folder else run / "tokens"
+def bank_folder(views: Views, run: Path, machine: int | None = None) -> Path:
+    """Of several machines each has its own, since a file mapped into memory is safe to share on one machine only."""
+    folder = Path(views.bank_folder) if views.bank_folder else run / "tokens"
+    return folder if machine is None else folder / f"machine-{machine}"
 
 
 @torch.no_grad()
