@@ -88,8 +88,10 @@ def test_the_python_example(folder: Path, monkeypatch: pytest.MonkeyPatch, capsy
     capsys.readouterr()
     (example,) = blocks("python")
     exec(compile(example, "README.md", "exec"), {})  # the example is ours
-    printed = capsys.readouterr().out
-    assert re.search(r"^\['\S+', '\S+'\] \[0\.\d+ +0\.\d+\] 1\.0 1\.0 1\.0$", printed.strip()), printed
+    first, second, score = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"one\.png: \S+ \(\d+% sure\)", first), first
+    assert re.fullmatch(r"two\.png: \S+ \(\d+% sure\)", second), second
+    assert score == "1.0 1.0 1.0"
 
 
 def test_every_setting_that_readme_names_exists() -> None:

@@ -60,7 +60,7 @@ def estimate(
     present = split.target[images]
     truth = len(set(present.tolist())) if (present >= 0).all() else None
     if plot is not None:
-        plot_count(found, plot, split.n_known, truth)
+        everyone.do_first(lambda: plot_count(found, plot, split.n_known, truth))
     if as_json:
         print(json.dumps({**asdict(found), "n_known": split.n_known, "truth": truth}))
     else:
