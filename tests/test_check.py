@@ -407,7 +407,9 @@ def test_the_time_is_that_of_the_plan(pets: Path, call: Call) -> None:
     code, out, _ = call(pets, "--backbone", "sptnet_digits_vit", "--minutes", "0.01", time=True)
     assert code == 0
     *_, time, plan = out.splitlines()
-    assert re.fullmatch(r"time: semi-supervised k-means with sptnet_digits_vit takes about \d+ (s|min) here", time), time
+    assert re.fullmatch(r"time: semi-supervised k-means with sptnet_digits_vit takes about \d+ (s|min) here", time), (
+        time
+    )
     assert plan == f"the whole plan: sptnet discover {pets} --dry-run"
     facts = json.loads(call(pets, "--backbone", "sptnet_digits_vit", "--minutes", "0.01", "--json", time=True).out)
     assert facts["time"]["method"] == "sskmeans" and facts["time"]["seconds"] > 0

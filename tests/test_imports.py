@@ -111,6 +111,7 @@ ORDER = [
     "sptnet.auto_count",
     "sptnet.count_plot",
     "sptnet.scoring",
+    "sptnet.looking",
     "sptnet.categories",
     # what a person makes of it
     "sptnet.found",
@@ -158,6 +159,7 @@ ORDER = [
     "sptnet.check",
     "sptnet.findings",
     # whole runs, pre-training, the demo
+    "sptnet.starting_model",
     "sptnet.experiment",
     # what a plan is made from; rounds, and all of it as an estimator, which the package itself offers
     "sptnet.speed",

@@ -22,9 +22,12 @@ class CentroidHead(nn.Module):
         return len(self.centroids)
 
     def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n dim"], Float[Tensor, "n k"]]:
+        return features, self.classify(features)
+
+    def classify(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "n k"]:
         unit = F.normalize(features, dim=1)
         squares = self.centroids.square().sum(1)
-        return features, 2 * F.linear(unit, self.centroids) - squares - unit.square().sum(1, keepdim=True)
+        return 2 * F.linear(unit, self.centroids) - squares - unit.square().sum(1, keepdim=True)
 
 
 class ContrastiveHead(nn.Module):
@@ -47,7 +50,10 @@ class ContrastiveHead(nn.Module):
     def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n output"], Float[Tensor, "n k"]]:
         bottleneck = F.normalize(self.mlp(features), dim=1)
         projections = F.linear(bottleneck, F.normalize(self.directions, dim=1))
-        return projections, self.classifier(features)[1]
+        return projections, self.classify(features)
+
+    def classify(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "n k"]:
+        return self.classifier.classify(features)
 
 
 Head = PrototypeHead | CentroidHead | ContrastiveHead

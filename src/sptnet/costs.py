@@ -6,6 +6,7 @@ from sptnet.config import Config
 from sptnet.loader import n_workers
 from sptnet.sampler import n_batches
 from sptnet.speed import Speed
+from sptnet.token_bank import places
 
 COUNTING_SECONDS = 0.01  # an image, for trying counts once the features are there
 CLUSTERING_SECONDS = 0.0005  # an image and start of k-means
@@ -60,9 +61,7 @@ class Costs:
         return COUNTING_SECONDS * self.facts.training if self.config.n_categories == "auto" else 0.0
 
     def clustering(self, n_init: int) -> float:
-        return self.look(self.facts.training) + self.clustering_alone(n_init)
-
-    def clustering_alone(self, n_init: int) -> float:
+        """Of features that are there."""
         return CLUSTERING_SECONDS * n_init * self.facts.training
 
     def sorting(self) -> float:
@@ -89,7 +88,7 @@ class Costs:
         return self._together(prompt_steps + forwards / speed.forward + 2 * half / speed.last_block, epochs)
 
     def bank_bytes(self, bank: int) -> int:
-        return bank * self.facts.training * self.speed.token_bytes
+        return places(bank) * self.facts.training * self.speed.token_bytes
 
     def _together(self, computing: float, epochs: int) -> float:
         """Computing and loading: one after the other, or side by side where processes load in the background."""

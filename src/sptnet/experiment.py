@@ -28,27 +28,27 @@ from sptnet.distributed import world
 from sptnet.errors import Misuse
 from sptnet.estimate import CountEstimate
 from sptnet.found import FEATURES, write_features
-from sptnet.head import PrototypeHead
 from sptnet.interrupt import noted_interrupts
-from sptnet.loader import iterate_centre_views, n_workers
+from sptnet.loader import n_workers
+from sptnet.looking import Looker
 from sptnet.methods import method_of
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model
 from sptnet.phases import StagePlan
-from sptnet.progress import Say, bar, duration, say, tracker
+from sptnet.progress import Bar, Say, bar, duration, say
 from sptnet.readable import fingerprint
 from sptnet.run_bank import open_bank, with_bank
 from sptnet.run_facts import now, starting_facts
 from sptnet.run_folder import RunFolder, refuse_among_images
 from sptnet.sampler import check_batch_size
-from sptnet.scoring import Outputs, format_scores, run_model, score_sets
+from sptnet.scoring import Outputs, format_scores, score_sets
 from sptnet.seeds import seed_of, seeded
 from sptnet.split import write_split
 from sptnet.stage_batches import TrainingData
+from sptnet.starting_model import starting_model
 from sptnet.token_bank import TokenBank
 from sptnet.training import EpochReport, StageTrainer, check_frozen
 from sptnet.views import ImageStore, ViewMaker
-from sptnet.wording import listed
 
 
 class Experiment:
@@ -93,6 +93,9 @@ class Experiment:
         cache_mb = views.cache_mb // max(1, self.workers)  # every worker has one of its own
         self.store = ImageStore(self.data.pile.sources, pixels, views.crop_ratio, cache_mb)
         self.maker = ViewMaker(pixels, views.flip)
+        size = max(64, config.training.batch_size)
+        self.looker = Looker(self.store, self.maker, self.compute, self.workers, size, self.world)
+        self.bank: TokenBank | None = None
         self.best: tuple[float, int] | None = None
         self.trained_parameters = 0
 
@@ -120,22 +123,8 @@ class Experiment:
     def _build_model(self) -> GcdModel:
         """A fresh model, or the finished SimGCD model that SPTNet is to start from."""
         config = self.config
-        start_from = config.sptnet.start_from if config.method == "sptnet" else None
-        if start_from is not None:
-            model, card = load_model(start_from)
-            if not isinstance(model.head, PrototypeHead):
-                raise Misuse(f"{start_from} has no trained classifier to build on. Give a run of simgcd or sptnet.")
-            known = self.data.split.known_classes
-            if len(card.categories) != config.n_categories or card.categories[: card.n_known] != known:
-                raise Misuse(
-                    f"{start_from} was trained for {len(card.categories)} categories and knows "
-                    f"{listed(card.categories[: card.n_known])}; this run has {config.n_categories} and knows "
-                    f"{listed(known)}. Use the same data and n_categories."
-                )
-            found = model.backbone
-            used = {"name": found.name, "weights": None, "image_size": found.pixels.image_size}
-            self.config = config.model_copy(update={"backbone": config.backbone.model_copy(update=used)})
-            model.trainable_blocks = config.backbone.trainable_blocks
+        if config.method == "sptnet" and config.sptnet.start_from is not None:
+            model, self.config = starting_model(config.sptnet.start_from, config, self.data.split.known_classes)
             return model.to(self.compute.device)
         backbone = self._build_backbone(config)
         with seeded(seed_of(config.seed, "head")):
@@ -166,6 +155,7 @@ class Experiment:
                     self._train_stage(number, plan, checkpoint, check_interrupt)
                     checkpoint = None
         if not self.stages:
+            self.looker.seen = self.untrained_features
             self._cluster()
             self._save(folder.model, PromptSettings(kind="none"))
         return self._finish(time.perf_counter() - self.began)
@@ -233,6 +223,7 @@ class Experiment:
         if number > 0 and checkpoint is not None:
             self.model = load_model(folder.model_of_stage(self.stages[number - 1].name))[0].to(self.compute.device)
         prompt = self._attach_prompt(plan)
+        self.bank = self._token_bank()
         self.model.backbone.checkpointing = training.checkpointing
         self.model.backbone.compiled = training.compile
         trainer = StageTrainer(
@@ -244,13 +235,14 @@ class Experiment:
             batch_size=training.batch_size,
             seed=self.config.seed,
             workers=self.workers,
-            bank=self._token_bank(),
+            bank=self.bank,
             world=self.world,
             accumulate=training.accumulate,
         )
         self.trained_parameters = sum(p.numel() for group in trainer.optimisers for p in self.model.group(group))
         frozen = frozen_digest(self.model, set(trainer.trained_names()))
         self.best = None
+        self.looker.forget()
         if checkpoint is not None:
             check_frozen(checkpoint, frozen)
             trainer.restore(checkpoint)
@@ -263,15 +255,19 @@ class Experiment:
 
             while trainer.epoch < plan.epochs:
                 report = trainer.run_epoch(on_step)
-                line = self._epoch_line(number, plan, report)
+                self.looker.forget()
+                line = self._epoch_line(number, plan, report, update)
                 self._keep_best(line, plan, prompt)
                 self.world.do_first(partial(self._keep_epoch, line, trainer.checkpoint(frozen=frozen, best=self.best)))
                 self._tell_epoch(line, plan)
         if training.select == "best-old-holdout":
             self.model = load_model(folder.path / f"best-{plan.name}")[0].to(self.compute.device)
+            self.looker.forget()
         else:
+            if self._is_last(number):
+                self._look_at_all()
             self._cluster()  # once more, for a run that was stopped just here
-        self._save(folder.model if number == len(self.stages) - 1 else folder.model_of_stage(plan.name), prompt)
+        self._save(folder.model if self._is_last(number) else folder.model_of_stage(plan.name), prompt)
 
     def _keep_epoch(self, line: dict[str, Any], checkpoint: Checkpoint) -> None:
         self.run_folder.add_metrics(line)
@@ -308,19 +304,18 @@ class Experiment:
         centroid_head.centroids.copy_(found)
 
     def _card(self, prompt: PromptSettings) -> ModelCard:
-        config = self.config
-        return ModelCard(
-            self.names,
-            self.data.split.n_known,
-            prompt,
-            config.views.crop_ratio,
-            config.backbone.trainable_blocks,
-        )
+        config, n_known = self.config, self.data.split.n_known
+        return ModelCard(self.names, n_known, prompt, config.views.crop_ratio, config.backbone.trainable_blocks)
 
-    def _epoch_line(self, number: int, plan: StagePlan, report: EpochReport) -> dict[str, Any]:
+    def _epoch_line(self, number: int, plan: StagePlan, report: EpochReport, update: Bar) -> dict[str, Any]:
         line: dict[str, Any] = {"stage": plan.name, "stage_number": number, **vars(report)}
-        training, split = self.config.training, self.data.split
-        scores_now = report.epoch % training.evaluate_every == 0 or report.epoch == plan.epochs
+        training, split, last = self.config.training, self.data.split, report.epoch == plan.epochs
+        scores_now = last or report.epoch % training.evaluate_every == 0
+        if last and self._is_last(number) and training.select == "last":
+            n = len(self.data.pile)  # the one look at all images that everything after the training goes by
+            self.looker.look_at_all(self.model, told=lambda done: update(plan.epochs, f"sorting {done} of {n} images"))
+        elif scores_now and self.method.clusters != "no":
+            self.looker.look_at_all(self.model, self.bank)  # for clustering and scores alike
         if scores_now or len(split.holdout):
             self._cluster()
         if scores_now:
@@ -338,16 +333,9 @@ class Experiment:
         predicted[indices] = outputs.categories
         return score_sets(self.data.pile, self.data.split, predicted)
 
-    def outputs(self, indices: npt.NDArray[np.int64], prompted: bool = True, show: str = "") -> Outputs:
-        """Features and logits of these images; `show` names a bar, where no other is shown."""
-        if not self.stages:
-            features = self.untrained_features[indices]
-            return Outputs(features, self.model.head(features.to(self.compute.device))[1].float().cpu())
-        size, own = max(64, self.config.training.batch_size), indices[self.world.share(len(indices))]
-        views = iterate_centre_views(self.store, self.maker, own, size, self.workers)
-        if show:
-            views = iter(tracker(show)(views, total=-(-len(own) // size)))
-        return run_model(self.model, views, self.compute, prompted).gathered(self.world, len(indices))
+    def outputs(self, indices: npt.NDArray[np.int64]) -> Outputs:
+        """Features and logits of these images by the model as it is now."""
+        return self.looker.outputs(self.model, indices, self.bank)
 
     def _keep_best(self, line: dict[str, Any], plan: StagePlan, prompt: PromptSettings) -> None:
         """Selection reads only labels the learner was given: accuracy on held-out images of known classes."""
@@ -366,11 +354,21 @@ class Experiment:
             f"{line['images_per_second']:.0f} images/s{result}"
         )
 
+    def _is_last(self, stage: int) -> bool:
+        return stage == len(self.stages) - 1
+
+    def _look_at_all(self) -> None:
+        """With the finished model, unless it has just done so."""
+        if self.looker.seen is None:
+            with bar("sorting all images", len(self.data.pile)) as update:
+                self.looker.look_at_all(self.model, told=update)
+
     def _finish(self, seconds: float) -> dict[str, Any]:
         """Predictions and pictures of everything, and the final scores."""
         self.model = load_model(self.run_folder.model)[0].to(self.compute.device)
         everything = np.arange(len(self.data.pile))
-        self.outputs_of_all = self.outputs(everything, show="sorting all images")
+        self._look_at_all()
+        self.outputs_of_all = self.outputs(everything)
         scores = self._scores(self.outputs_of_all, everything)
         self.world.do_first(lambda: self._write_results(scores, seconds))
         self.tell(f"finished in {duration(seconds)}: {self.run_folder.path}")

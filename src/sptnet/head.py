@@ -44,6 +44,10 @@ class PrototypeHead(nn.Module):
         return len(self.prototypes)
 
     def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
-        """Projections of the raw features, and cosines between features and prototypes (no temperature)."""
+        """Projections of the raw features, and logits."""
+        return self.mlp(features), self.classify(features)
+
+    def classify(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "n k"]:
+        """Cosines between features and prototypes (no temperature)."""
         logits = F.linear(F.normalize(features, dim=1), F.normalize(self.prototypes, dim=1))
-        return self.mlp(features), logits if self.lengths is None else logits * self.lengths
+        return logits if self.lengths is None else logits * self.lengths

@@ -48,6 +48,10 @@ class GcdModel(nn.Module):
             tokens = DeepTokens(backbone.depth, settings.tokens, backbone.dim, patch, generator)
             self.tokens = tokens.to(device)
 
+    @property
+    def has_prompts(self) -> bool:
+        return len(self.prompt.parts) > 0 or self.tokens is not None
+
     def with_prompt(
         self, patches: Float[Tensor, "n *patches dim"], images: Float[Tensor, "n 3 h w"]
     ) -> Float[Tensor, "n *patches dim"]:

@@ -251,7 +251,7 @@ class _Planner:
             megabytes = self.costs.bank_bytes(schedule.bank) / 1e6
             text += (
                 f" The frozen blocks see {schedule.bank} fixed views of each image once; what they make of them is on "
-                f"disk while it trains ({megabytes:,.0f} MB)."
+                f"disk while it trains (at most {megabytes:,.0f} MB)."
             )
         return text
 
@@ -285,7 +285,7 @@ class _Planner:
         return [
             Step("look at all images", costs.sorting()),
             Step("count the categories", costs.counting_alone()),
-            Step("cluster", costs.clustering_alone(settings.n_init)),
+            Step("cluster", costs.clustering(settings.n_init)),
         ]
 
     def _training_steps(self, method: str, schedule: Schedule) -> list[Step]:

@@ -10,7 +10,7 @@ from sptnet.config import Config, Views
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
 from sptnet.progress import Say
-from sptnet.token_bank import BANKS, TokenBank, free_disk, room_for_bank, views_of_bank
+from sptnet.token_bank import BANKS, TokenBank, free_disk, places, room_for_bank, views_of_bank
 
 HALF = 2  # bytes
 
@@ -41,12 +41,12 @@ def choose_bank(
         return 0
     there = views_of_bank(folder) if views.bank_folder else None
     a_view, room = n_images * tokens_of_view(backbone) * backbone.dim * HALF, room_for_bank(views, free_disk(folder))
-    bank = there or next((bank for bank in BANKS if bank * a_view <= room), 0)
+    bank = there or next((bank for bank in BANKS if places(bank) * a_view <= room), 0)
     if bank:
-        tell(f"token bank of {bank} views an image, up to {size(bank * a_view)} in {folder}")
+        tell(f"token bank of {bank} views an image, up to {size(places(bank) * a_view)} in {folder}")
     else:
         tell(
-            f"no token bank: {BANKS[-1]} views an image take {size(BANKS[-1] * a_view)}, and it may have "
+            f"no token bank: {BANKS[-1]} views an image take {size(places(BANKS[-1]) * a_view)}, and it may have "
             f"{size(room)}. Every step makes fresh views instead. More room: --set views.bank_budget_gb=N, or "
             "another disk with --set views.bank_folder=DIR."
         )

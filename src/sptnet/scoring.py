@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sptnet.device import Compute
-from sptnet.distributed import World
 from sptnet.kept_memory import memory_kept
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.metrics import nmi_ari, split_accuracy
@@ -26,10 +25,6 @@ class Outputs:
 
     features: Tensor
     logits: Tensor
-
-    def gathered(self, world: World, n: int) -> "Outputs":
-        """Of all n images, from the shares of all processes."""
-        return Outputs(world.gather(self.features, n), world.gather(self.logits, n))
 
     @property
     def categories(self) -> npt.NDArray[np.int64]:
@@ -55,7 +50,7 @@ def run_model(model: GcdModel, views: Iterable[Tensor], compute: Compute, prompt
     for batch in views:
         with compute.autocast():
             feature = model.features(batch.to(compute.device), prompted)
-            logit = model.head(feature)[1]
+            logit = model.head.classify(feature)
         features.append(feature.float().cpu())
         logits.append(logit.float().cpu())
     model.train(was_training)

@@ -3,7 +3,7 @@
 Everything before the last block never changes, so for a given view its output is a constant. With a bank, an image
 has V fixed views instead of a fresh one at every step; the tokens that enter the last block are kept in float16 when a
 view is first met, and read ever after. What differs from training without a bank is the choice of views alone: one of V
-instead of endlessly many.
+instead of endlessly many. Beside them the bank keeps the centre view, for the scores that a run tells on its way.
 """
 
 import json
@@ -27,13 +27,14 @@ DISK_SHARE = 0.5  # of the free disk, for a bank whose size is chosen
 
 
 class TokenBank:
-    """Tokens of V views of each image in a sparse file, and a flag for each view that has been filled in."""
+    """Tokens of V views and the centre view of each image in a sparse file, and a flag for each that is filled in."""
 
     def __init__(self, folder: Path, n_images: int, n_views: int, length: int, dim: int, key: str):
         """`key` names all that the tokens depend on: weights, images, views. A folder with another key is refused."""
         self._opened_with = folder, n_images, n_views, length, dim, key
         self.n_views = n_views
-        shape = {"images": n_images, "views": n_views, "length": length, "dim": dim, "key": key}
+        rows = places(n_views)
+        shape = {"images": n_images, "views": n_views, "rows": rows, "length": length, "dim": dim, "key": key}
         header = folder / "bank.json"
         if header.is_file():
             if _read(header) != shape:
@@ -43,11 +44,16 @@ class TokenBank:
                 )
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            _check_space(folder, n_images * n_views * length * dim * 2)
+            _check_space(folder, n_images * rows * length * dim * 2)
             (folder / "filled.bin").unlink(missing_ok=True)
             write_text_atomically(header, json.dumps(shape) + "\n")
-        self._tokens = _open(folder / "tokens.bin", np.float16, (n_images, n_views, length, dim))
-        self._filled = _open(folder / "filled.bin", np.bool_, (n_images, n_views))
+        self._tokens = _open(folder / "tokens.bin", np.float16, (n_images, rows, length, dim))
+        self._filled = _open(folder / "filled.bin", np.bool_, (n_images, rows))
+
+    @property
+    def centre(self) -> int:
+        """The number of the centre view: the one after the V random ones."""
+        return self.n_views
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A process that is sent a bank opens the same files, instead of getting a copy of them."""
@@ -65,6 +71,11 @@ class TokenBank:
         """The flags come last: a view that is flagged is whole, whenever the process ends."""
         self._tokens[images.numpy(), views.numpy()] = tokens.numpy()
         self._filled[images.numpy(), views.numpy()] = True
+
+
+def places(n_views: int) -> int:
+    """Of an image in a bank of V random views: one for each of them, and one for the centre view."""
+    return n_views + 1
 
 
 def _open(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> np.memmap:  # type: ignore[type-arg]

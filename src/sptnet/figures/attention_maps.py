@@ -53,8 +53,7 @@ def draw_attention(
         except SptnetError as error:
             left_out.append(f"attention of {run.label}: {error}")
             continue
-        has_prompts = len(model.prompt.parts) > 0 or model.tokens is not None
-        for prompted, words in WITH_AND_WITHOUT if has_prompts else ((False, ""),):
+        for prompted, words in WITH_AND_WITHOUT if model.has_prompts else ((False, ""),):
             found = last_block_attention(model, samples.sources, card.crop_ratio, compute, prompted)
             maps[run.label, words] = found
     if not maps:

@@ -1,0 +1,228 @@
+"""Looking at a pile: once where the model has not changed, through the bank where its frozen blocks have not."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sptnet.backbone import Backbone
+from sptnet.config import Config, PromptSettings
+from sptnet.data import LoadedData
+from sptnet.distributed import World
+from sptnet.experiment import Experiment
+from sptnet.looking import Looker, classify
+from sptnet.model import GcdModel
+from sptnet.run_folder import RunFolder
+from sptnet.token_bank import TokenBank
+from sptnet.training import StageTrainer
+from sptnet.views import ImageStore, ViewMaker
+
+
+@pytest.fixture
+def model(make_model: Callable[..., GcdModel]) -> GcdModel:
+    return make_model()
+
+
+@pytest.fixture
+def looker(model: GcdModel, few_digits: LoadedData, cpu: Any) -> Looker:
+    pixels = model.backbone.pixels
+    return Looker(ImageStore(few_digits.pile.sources, pixels), ViewMaker(pixels), cpu, 0, 8, World())
+
+
+@pytest.fixture
+def bank(tmp_path: Path, model: GcdModel, few_digits: LoadedData) -> TokenBank:
+    return TokenBank(tmp_path / "bank", len(few_digits.pile), 2, 5, model.backbone.dim, "")
+
+
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many images went through the patch embedding, call by call."""
+    seen, embed = [], Backbone.embed
+
+    def overhear(self: Backbone, images: torch.Tensor) -> torch.Tensor:
+        seen.append(len(images))
+        return embed(self, images)
+
+    monkeypatch.setattr(Backbone, "embed", overhear)
+    return seen
+
+
+CHOSEN = np.array([7, 3, 59, 3, 0])
+
+
+@torch.no_grad()
+def expected(model: GcdModel, looker: Looker, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    """One image at a time, by the model as a whole."""
+    maker, store = looker.maker, looker.store
+    views = [maker.normalise(maker.centre_view(store[int(i)])[None]) for i in indices]
+    features = torch.cat([model.features(view) for view in views])
+    return features, torch.cat([model(view)[1] for view in views])
+
+
+def assert_as_expected(found: Any, features: torch.Tensor, logits: torch.Tensor, tolerance: float) -> None:
+    torch.testing.assert_close(found.features, features, rtol=0, atol=tolerance)
+    torch.testing.assert_close(found.logits, logits, rtol=0, atol=tolerance)
+
+
+def test_outputs_are_those_of_the_model_in_the_order_asked_for(model: GcdModel, looker: Looker) -> None:
+    assert_as_expected(looker.outputs(model, CHOSEN), *expected(model, looker, CHOSEN), 1e-5)
+
+
+def test_what_was_seen_is_not_looked_at_again(model: GcdModel, looker: Looker, embedded: list[int]) -> None:
+    told: list[int] = []
+    looker.look_at_all(model, told=told.append)
+    assert told == [8, 16, 24, 32, 40, 48, 56, 60]
+    assert sum(embedded) == 60
+    found = looker.outputs(model, CHOSEN)
+    assert sum(embedded) == 60
+    assert_as_expected(found, *expected(model, looker, CHOSEN), 1e-5)
+
+
+def test_logits_are_those_of_the_head_as_it_is_now(model: GcdModel, looker: Looker) -> None:
+    """A clustering changes the head alone, so features may be kept where logits may not."""
+    looker.look_at_all(model)
+    with torch.no_grad():
+        model.head.get_parameter("prototypes").neg_()
+    assert_as_expected(looker.outputs(model, CHOSEN), *expected(model, looker, CHOSEN), 1e-5)
+
+
+def test_a_changed_model_looks_again(model: GcdModel, looker: Looker) -> None:
+    looker.look_at_all(model)
+    before = looker.outputs(model, CHOSEN)
+    with torch.no_grad():
+        next(model.backbone.last_blocks(1)).mul_(3)
+    looker.forget()
+    after = looker.outputs(model, CHOSEN)
+    assert not torch.allclose(after.features, before.features, atol=1e-3)
+    assert_as_expected(after, *expected(model, looker, CHOSEN), 1e-5)
+
+
+def test_through_the_bank_the_frozen_blocks_see_an_image_once(
+    model: GcdModel, looker: Looker, bank: TokenBank, embedded: list[int]
+) -> None:
+    found = looker.outputs(model, CHOSEN, bank)
+    assert sum(embedded) == len(CHOSEN), "image 3, asked for twice, is new both times"
+    again = looker.outputs(model, CHOSEN, bank)
+    assert torch.equal(again.features, found.features)
+    looker.outputs(model, np.arange(10), bank)
+    assert sum(embedded) == len(CHOSEN) + 7, "three of the ten were there"
+    assert_as_expected(found, *expected(model, looker, CHOSEN), 1e-2)
+
+
+def test_through_the_bank_the_last_block_is_the_one_of_now(model: GcdModel, looker: Looker, bank: TokenBank) -> None:
+    looker.outputs(model, CHOSEN, bank)
+    with torch.no_grad():
+        next(model.backbone.last_blocks(1)).mul_(1.5)
+    assert_as_expected(looker.outputs(model, CHOSEN, bank), *expected(model, looker, CHOSEN), 1e-2)
+
+
+def test_the_centre_view_takes_no_place_of_a_random_one(model: GcdModel, looker: Looker, bank: TokenBank) -> None:
+    everything = torch.arange(60)
+    looker.outputs(model, everything.numpy(), bank)
+    for view in range(bank.n_views):
+        assert not bank.filled(everything, torch.full_like(everything, view)).any()
+    assert bank.filled(everything, torch.full_like(everything, bank.centre)).all()
+
+
+@pytest.mark.parametrize("kind", ["spatial+global", "vpt"])
+def test_a_prompted_model_does_not_go_by_the_bank(
+    kind: Any, model: GcdModel, looker: Looker, bank: TokenBank, embedded: list[int]
+) -> None:
+    model.attach_prompt(PromptSettings(kind=kind, border=4), torch.Generator().manual_seed(0))
+    for _ in range(2):
+        embedded.clear()
+        found = looker.outputs(model, CHOSEN, bank)
+        assert sum(embedded) == len(CHOSEN)
+    assert_as_expected(found, *expected(model, looker, CHOSEN), 1e-5)
+
+
+def test_no_image_at_all(model: GcdModel, looker: Looker, bank: TokenBank) -> None:
+    for some_bank in (None, bank):
+        found = looker.outputs(model, np.empty(0, dtype=np.int64), some_bank)
+        assert found.features.shape == (0, model.backbone.dim)
+        assert found.logits.shape == (0, 10)
+
+
+def test_logits_come_a_few_rows_at_a_time(model: GcdModel, cpu: Any) -> None:
+    features = torch.randn(11, model.backbone.dim)
+    whole = model.head.classify(features)
+    torch.testing.assert_close(classify(model.head, features, cpu, rows=4), whole, rtol=0, atol=1e-6)
+
+
+# --- in a run ---------------------------------------------------------------------------------------------------------
+
+
+def of_method(config: Config, method: str, bank: int) -> Config:
+    return config.changed(views={"bank": bank}).model_copy(update={"method": method})
+
+
+@pytest.mark.parametrize("bank", [0, 2])
+@pytest.mark.parametrize("method", ["simgcd", "gcd"])
+def test_after_the_last_epoch_every_image_is_looked_at_once(
+    method: str,
+    bank: int,
+    tiny_config: Config,
+    few_digits: LoadedData,
+    embedded: list[int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clustering, the last epoch's scores, the final ones and the predictions go by one pass."""
+    run_epoch = StageTrainer.run_epoch
+
+    def forgetful(self: StageTrainer, *arguments: Any) -> Any:
+        report = run_epoch(self, *arguments)
+        embedded.clear()
+        return report
+
+    monkeypatch.setattr(StageTrainer, "run_epoch", forgetful)
+    config = of_method(tiny_config, method, bank)
+    experiment = Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda line: None)
+    scores = experiment.run()
+    assert sum(embedded) == len(few_digits.pile)
+    assert experiment.run_folder.metrics()[-1]["scores"] == scores
+
+
+def test_scores_on_the_way_come_from_the_bank(
+    tiny_config: Config, few_digits: LoadedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scored after every epoch, an image's centre view goes through the frozen blocks once, and once at the end."""
+    calls: list[int] = []
+    through_bank = Looker._through_bank
+
+    def overhear(self: Looker, model: GcdModel, indices: np.ndarray, bank: TokenBank) -> torch.Tensor:
+        calls.append(len(indices))
+        return through_bank(self, model, indices, bank)
+
+    monkeypatch.setattr(Looker, "_through_bank", overhear)
+    lines = {}
+    for bank in (0, 2):
+        config = of_method(tiny_config, "simgcd", bank).changed(training={"evaluate_every": 1})
+        folder = RunFolder(tmp_path / f"bank-{bank}")
+        Experiment(config, folder, few_digits, tell=lambda line: None).run()
+        lines[bank] = folder.metrics()
+    assert calls == [45, 45], "the unlabelled images after the first two of three epochs"
+    assert all("scores" in line for line in lines[2])
+
+
+@pytest.mark.parametrize("method", ["simgcd", "gcd"])
+def test_a_run_stopped_after_its_last_epoch_ends_the_same(
+    method: str,
+    tiny_config: Config,
+    few_digits: LoadedData,
+    run_it: Callable[..., Path],
+    tmp_path: Path,
+    assert_same_result: Callable[[Path, Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = of_method(tiny_config, method, 2)
+    whole = run_it(tmp_path / "whole", config, few_digits)
+    with monkeypatch.context() as patch:
+        patch.setattr(Experiment, "_save", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run_it(tmp_path / "cut", config, few_digits)
+    run_it(tmp_path / "cut", config, few_digits, resume=True)
+    assert_same_result(tmp_path / "cut", whole)
