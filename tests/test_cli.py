@@ -340,6 +340,19 @@ def test_a_run_can_be_replaced(tmp_path: Path, cli_data: Path, call: Call) -> No
     assert len(run.metrics()) == 2
 
 
+@pytest.mark.parametrize("name", ["sptnet_digits_vit", "auto"])
+def test_the_backbone_can_be_given_by_name_and_file(
+    name: str, tmp_path: Path, cli_run: RunFolder, tiny_weights: Path, call: Call
+) -> None:
+    data = cli_run.config().data.folder
+    backbone = ["--backbone", name, "--weights", tiny_weights]
+    settings = sets(method="kmeans", n_categories=4, **{"backbone.image_size": 32, "data.known_classes": 2})
+    answer = call("train", "digits", "--data", data, "--out", tmp_path / "run", *backbone, *settings)
+    assert answer.code == 0, answer.err
+    used = RunFolder(tmp_path / "run").config().backbone
+    assert (used.name, used.weights) == ("sptnet_digits_vit", str(tiny_weights)), "auto leaves the recipe's name"
+
+
 def test_sptnet_can_start_from_a_finished_run(tmp_path: Path, cli_run: RunFolder, call: Call) -> None:
     data = cli_run.config().data.folder
     settings = sets(n_categories=4, **{"sptnet.epochs": 1})

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 import torch
 from sklearn.metrics import silhouette_score
 
+from conftest import Call
 from sptnet import count_curve, count_search, estimate
 from sptnet.backbone import build_backbone
-from sptnet.cli import main
 from sptnet.count_curve import (
     GrowingClusters,
     Pairs,
@@ -415,30 +414,13 @@ def test_features_come_in_order_and_say_how_far_they_are(
     assert extract_features(backbone, [], 0.875, cpu).shape == (0, 96)
 
 
-Answer = tuple[Any, str, str]
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
-    def run(*words: object) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["sptnet", *map(str, words)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return run
-
-
 @pytest.fixture
 def words(digit_folder: Path, tiny_settings: list[str]) -> list[object]:
     settings = [w for setting in [*tiny_settings, "data.known_classes=5"] for w in ("--set", setting)]
     return ["estimate", "digits", "--data", digit_folder, *settings]
 
 
-def test_the_verb_prints_a_number_a_table_and_a_plot(
-    call: Callable[..., Answer], words: list[object], tmp_path: Path
-) -> None:
+def test_the_verb_prints_a_number_a_table_and_a_plot(call: Call, words: list[object], tmp_path: Path) -> None:
     plot = tmp_path / "plots" / "curve.png"
     code, out, _ = call(*words, "--plot", plot)
     assert code == 0
@@ -454,7 +436,7 @@ def test_the_verb_prints_a_number_a_table_and_a_plot(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_verb_gives_json(call: Callable[..., Answer], words: list[object], method: str) -> None:
+def test_the_verb_gives_json(call: Call, words: list[object], method: str) -> None:
     code, out, _ = call(*words, "--json", "--seed", 3, "--method", method, "--min", 6, "--max", 12)
     assert code == 0
     answer = json.loads(out)
@@ -466,14 +448,14 @@ def test_the_verb_gives_json(call: Callable[..., Answer], words: list[object], m
 
 
 def test_the_verb_does_not_know_the_truth_of_unsorted_images(
-    call: Callable[..., Answer], words: list[object], digit_folder: Path, tmp_path: Path
+    call: Call, words: list[object], digit_folder: Path, tmp_path: Path
 ) -> None:
     for i, image in enumerate(sorted(digit_folder.glob("*/*.png"))):
         known = int(image.parent.name) < 3 and i % 2 == 0
         target = tmp_path / (image.parent.name if known else "unlabelled") / image.name
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(image.read_bytes())
-    code, out, _ = call("estimate", "--data", tmp_path, "--set", "backbone.name=sptnet_digits_vit", *words[4:-2])
+    code, out, _ = call("estimate", "--data", tmp_path, "--backbone", "sptnet_digits_vit", *words[4:-2])
     assert code == 0
     assert out.splitlines()[-2].endswith("; 3 known")
 
@@ -494,13 +476,13 @@ def test_the_verb_does_not_know_the_truth_of_unsorted_images(
         (["--source", "nowhere"], "data.source"),
     ],
 )
-def test_the_verb_refuses(call: Callable[..., Answer], words: list[object], more: list[str], message: str) -> None:
+def test_the_verb_refuses(call: Call, words: list[object], more: list[str], message: str) -> None:
     code, _, err = call(*words, *more)
     assert code == 2
     assert message in err
 
 
-def test_images_without_any_label_are_refused(call: Callable[..., Answer], words: list[object], tmp_path: Path) -> None:
+def test_images_without_any_label_are_refused(call: Call, words: list[object], tmp_path: Path) -> None:
     (tmp_path / "unlabelled").mkdir()
     first = next(iter(sorted(Path(str(words[3])).glob("*/*.png"))))
     (tmp_path / "unlabelled" / "a.png").write_bytes(first.read_bytes())

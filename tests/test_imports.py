@@ -180,6 +180,7 @@ ORDER = [
     "sptnet.demo",
     # the command line
     "sptnet.cli.tables",
+    "sptnet.cli.options",
     "sptnet.cli.train",
     "sptnet.cli.check",
     "sptnet.cli.estimate",

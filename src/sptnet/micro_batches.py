@@ -73,9 +73,7 @@ def _part(batch: Batch, of_all: range, of_own: slice) -> Batch:
         return replace(batch, draws=[pixels[of_own] for pixels in batch.draws], share=share)
     banked = [replace(draw, views=draw.views[of_own], made=draw.made[of_own]) for draw in batch.banked]
     draws = []
-    for pixels, draw in zip(
-        batch.draws, batch.banked, strict=True
-    ):  # a bank's draw has pixels only where they are made
+    for pixels, draw in zip(batch.draws, batch.banked, strict=True):  # with pixels only where they were made
         before, within = int(draw.made[: of_own.start].sum()), int(draw.made[of_own].sum())
         draws.append(pixels[before : before + within])
     return replace(batch, draws=draws, banked=banked, share=share)

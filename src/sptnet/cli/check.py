@@ -54,11 +54,11 @@ def check(
 
 def expected(folder: Path, labels: Path | None, unlabelled: str, backbone: str, minutes: float | None) -> "Plan":
     """What `sptnet discover` would do with this folder, measured on this machine."""
-    from sptnet.cli.train import as_toml
+    from sptnet.cli.options import as_changes
     from sptnet.discovery import make_settings, plan_for, read_images
 
     plain = {"data.folder": folder.resolve(), "data.labels": labels and labels.resolve(), "data.unlabelled": unlabelled}
-    changes = [f"{key}={as_toml(value)}" for key, value in plain.items() if value is not None]
+    changes = as_changes(plain)
     config, data = read_images(make_settings(backbone, changes), lambda line: None)
     return plan_for(config, data, Path.cwd(), minutes, pretrained=False)
 

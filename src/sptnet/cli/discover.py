@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sptnet.cli.discover_text import show_found, tell_plan
-from sptnet.cli.train import SETTING, as_toml
+from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, as_changes, of_backbone
 
 if TYPE_CHECKING:
     from sptnet.config import Config
@@ -39,9 +39,9 @@ def discover(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs of training instead of what the time allows.")
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="timm name, sptnet_digits_vit, or auto: DINO ViT-B/16.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="Weights file of the backbone instead of a download.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    backbone: BACKBONE = None,
+    weights: WEIGHTS = None,
+    device: DEVICE = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")] = None,
     settings: SETTING = None,
     continue_: Annotated[
@@ -64,10 +64,9 @@ def discover(
         "n_categories": categories and (int(categories) if categories.isdecimal() else categories),
         "device": device,
         "seed": seed,
-        "backbone.name": None if backbone == "auto" else backbone,
-        "backbone.weights": weights and weights.resolve(),
+        **of_backbone(backbone, weights),
     }
-    changes = [f"{key}={as_toml(value)}" for key, value in plain.items() if value is not None]
+    changes = as_changes(plain)
     changes += [*epoch_changes(epochs), *(settings or [])]
     if open_it and no_report:
         raise Misuse("--open shows the report, which --no-report leaves out. Give one of them.")

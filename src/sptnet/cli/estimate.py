@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sptnet.cli.train import SETTING, as_toml
+from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, as_changes, of_backbone
 
 
 def estimate(
@@ -24,7 +24,9 @@ def estimate(
     method: Annotated[
         str, typer.Option(help="balance, silhouette (needs no labels), brent (the published rule), or auto.")
     ] = "auto",
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    backbone: BACKBONE = None,
+    weights: WEIGHTS = None,
+    device: DEVICE = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the curve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
@@ -46,16 +48,19 @@ def estimate(
         "data.labels": labels and labels.resolve(),
         "data.source": source,
         "device": device,
+        **of_backbone(backbone, weights),
     }
-    changes = [f"{key}={as_toml(value)}" for key, value in plain.items() if value is not None]
+    changes = as_changes(plain)
     own_images = data is not None and load_recipe(recipe).data.source == "digits"
     config = load_recipe(recipe, [*["data.source=folder"] * own_images, *(settings or []), *changes])
     loaded = load_data(config.data)
     split = loaded.split
     images, everyone, given = np.concatenate([split.labelled, split.unlabelled]), world(), config.backbone
-    backbone = build_backbone(given.name, given.weights, given.image_size, reading=config.reading)
+    vit = everyone.one_by_one_on_a_machine(
+        lambda: build_backbone(given.name, given.weights, given.image_size, reading=config.reading)
+    )
     compute = choose_compute(config.device, config.precision, everyone.local_rank)
-    features = features_of(config, loaded, images, backbone, compute, everyone)
+    features = features_of(config, loaded, images, vit, compute, everyone)
     found = count_categories(loaded, features, images, seed, everyone, least, most, method)  # type: ignore[arg-type]
     present = split.target[images]
     truth = len(set(present.tolist())) if (present >= 0).all() else None

@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-SETTING = Annotated[
-    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change one setting; may be repeated.")
-]
+from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, as_changes, of_backbone
 
 
 def train(
@@ -22,7 +20,9 @@ def train(
     settings: SETTING = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     start_from: Annotated[Path | None, typer.Option(help="A finished SimGCD run for SPTNet to build on.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = None,
+    backbone: BACKBONE = None,
+    weights: WEIGHTS = None,
+    device: DEVICE = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
 ) -> None:
@@ -39,8 +39,9 @@ def train(
         "seed": seed,
         "sptnet.start_from": start_from and start_from.resolve(),
         "device": device,
+        **of_backbone(backbone, weights),
     }
-    changes += [f"{key}={as_toml(value)}" for key, value in plain.items() if value is not None]
+    changes += as_changes(plain)
     if resume and overwrite:
         raise Misuse("--resume and --overwrite exclude each other. Give one of them.")
     config: Config
@@ -81,9 +82,3 @@ def run(config: Any, out: Path, resume: bool, overwrite: bool) -> None:
             print(f"stopped; the last whole epoch is kept. Go on with: {go_on}", file=sys.stderr)
         raise
     print_scores(scores, out)
-
-
-def as_toml(value: Any) -> str:
-    from sptnet.recipe_book import toml_value
-
-    return toml_value(str(value) if isinstance(value, Path) else value)

@@ -1,0 +1,30 @@
+"""Options that several verbs have, and the settings behind them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+SETTING = Annotated[
+    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change one setting; may be repeated.")
+]
+
+BACKBONE = Annotated[
+    str | None, typer.Option(help="timm name or sptnet_digits_vit; auto is the recipe's, or DINO ViT-B/16.")
+]
+WEIGHTS = Annotated[Path | None, typer.Option(help="Weights file of the backbone instead of a download.")]
+DEVICE = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+
+
+def of_backbone(name: str | None, weights: Path | None) -> dict[str, Any]:
+    """The settings behind --backbone and --weights."""
+    return {"backbone.name": None if name == "auto" else name, "backbone.weights": weights and weights.resolve()}
+
+
+def as_changes(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as --set takes them; those that are None were not given and are left out."""
+    from sptnet.recipe_book import toml_value
+
+    given = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
+    return [f"{key}={toml_value(value)}" for key, value in given.items() if value is not None]
