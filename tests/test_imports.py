@@ -181,6 +181,7 @@ ORDER = [
     # the command line
     "sptnet.cli.tables",
     "sptnet.cli.options",
+    "sptnet.cli.stopping",
     "sptnet.cli.train",
     "sptnet.cli.check",
     "sptnet.cli.estimate",

@@ -543,8 +543,7 @@ def test_ctrl_c_before_there_is_a_run_promises_nothing(command, train_words, tmp
     process = command([*train_words, "--out", str(folder)], prepare)
     assert process.wait() == 130
     assert not folder.exists()
-    assert "Traceback" not in process.said
-    assert "--resume" not in process.said
+    assert process.said.splitlines()[-1] == "stopped"
 
 
 def test_resume_takes_no_other_settings(command, train_words, undisturbed):

@@ -22,10 +22,12 @@ from sptnet.cli import (
     report,
     train,
 )
+from sptnet.cli.stopping import Stopped, Verbs
 from sptnet.errors import SptnetError
 
 app = typer.Typer(
     name="sptnet",
+    cls=Verbs,
     help="Generalized category discovery in images: recognise the categories you know, find the new ones.",
     no_args_is_help=True,
     add_completion=False,
@@ -63,13 +65,14 @@ def main() -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
         app(prog_name="sptnet")
+    except Stopped as stop:
+        if os.environ.get("RANK", "0") == "0":
+            print(stop, file=sys.stderr)
+        sys.exit(stop.exit_code)
     except SptnetError as error:
         if not error.said_elsewhere:
             print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        sys.exit(130)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

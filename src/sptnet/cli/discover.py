@@ -1,6 +1,5 @@
 """`sptnet discover`."""
 
-import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from sptnet.cli.discover_text import show_found, tell_plan
 from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, as_changes, of_backbone
+from sptnet.cli.stopping import can_go_on
 
 if TYPE_CHECKING:
     from sptnet.config import Config
@@ -167,11 +167,8 @@ def _begin(plan: "Plan", data: "LoadedData", files: Mapping[str, str], out: Path
     from sptnet.run_folder import RunFolder
 
     experiment = _experiment(plan.config, RunFolder(out), data)
-    try:
+    with can_go_on("discover", out):
         experiment.run(False, overwrite, ["sptnet", *sys.argv[1:]], files)
-    except KeyboardInterrupt:
-        _say_how_to_go_on(out)
-        raise
     _drop_token_bank(out)
 
 
@@ -179,11 +176,9 @@ def _go_on(out: Path) -> None:
     from sptnet.run_folder import RunFolder
 
     run = RunFolder(out)
-    try:
-        _experiment(run.config(), run).run(resume=True)
-    except KeyboardInterrupt:
-        _say_how_to_go_on(out)
-        raise
+    experiment = _experiment(run.config(), run)
+    with can_go_on("discover", out):
+        experiment.run(resume=True)
     _drop_token_bank(out)
 
 
@@ -201,8 +196,3 @@ def _experiment(config: "Config", run: "RunFolder", data: "LoadedData | None" = 
     from sptnet.progress import console, say
 
     return Experiment(config, run, data, tell_epoch=(lambda line: None) if console.is_terminal else say)
-
-
-def _say_how_to_go_on(out: Path) -> None:
-    go_on = shlex.join(["sptnet", "discover", "--resume", "--out", str(out)])
-    print(f"stopped; the last whole epoch is kept. Go on with: {go_on}", file=sys.stderr)

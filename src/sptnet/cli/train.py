@@ -1,6 +1,5 @@
 """`sptnet train`."""
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, as_changes, of_backbone
+from sptnet.cli.stopping import can_go_on
 
 
 def train(
@@ -71,14 +71,7 @@ def run(config: Any, out: Path, resume: bool, overwrite: bool) -> None:
     from sptnet.experiment import Experiment
     from sptnet.run_folder import RunFolder
 
-    started = resume
-    try:
-        experiment = Experiment(config, RunFolder(out))
-        started = True
+    experiment = Experiment(config, RunFolder(out))
+    with can_go_on("train", out):
         scores = experiment.run(resume, overwrite, ["sptnet", *sys.argv[1:]])
-    except KeyboardInterrupt:
-        if started:
-            go_on = shlex.join(["sptnet", "train", "--resume", "--out", str(out)])
-            print(f"stopped; the last whole epoch is kept. Go on with: {go_on}", file=sys.stderr)
-        raise
     print_scores(scores, out)
