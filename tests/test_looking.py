@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
+import sptnet
 from sptnet.backbone import Backbone
 from sptnet.config import Config, PromptSettings
 from sptnet.data import LoadedData
@@ -156,7 +158,8 @@ def test_logits_come_a_few_rows_at_a_time(model: GcdModel, cpu: Any) -> None:
 
 
 def of_method(config: Config, method: str, bank: int) -> Config:
-    return config.changed(views={"bank": bank}).model_copy(update={"method": method})
+    small = {"epochs": 3, "output": 64, "n_init": 3, "learning_rate": 0.5}
+    return config.changed(views={"bank": bank}, gcd=small).model_copy(update={"method": method})
 
 
 @pytest.mark.parametrize("bank", [0, 2])
@@ -226,3 +229,44 @@ def test_a_run_stopped_after_its_last_epoch_ends_the_same(
             run_it(tmp_path / "cut", config, few_digits)
     run_it(tmp_path / "cut", config, few_digits, resume=True)
     assert_same_result(tmp_path / "cut", whole)
+
+
+def test_what_was_seen_in_one_epoch_does_not_serve_the_next(
+    tiny_config: Config,
+    few_digits: LoadedData,
+    run_it: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line, kept = Experiment._epoch_line, []
+
+    def overhear(self: Experiment, *arguments: Any) -> dict[str, Any]:
+        before = self.looker.seen is not None
+        told = line(self, *arguments)
+        kept.append((before, self.looker.seen is not None))
+        return told
+
+    monkeypatch.setattr(Experiment, "_epoch_line", overhear)
+    run_it(tmp_path / "run", of_method(tiny_config, "gcd", 0), few_digits)
+    assert kept == [(False, False), (False, True), (False, True)], "the second and the last epoch are scored"
+
+
+def test_the_best_epoch_is_looked_at_anew(
+    tiny_config: Config,
+    held_out_digits: LoadedData,
+    run_it: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last epoch was scored, but another one is kept: its predictions are written."""
+    line = Experiment._epoch_line
+
+    def the_first_is_best(self: Experiment, number: int, plan: Any, report: Any) -> dict[str, Any]:
+        return line(self, number, plan, report) | {"old_holdout": 1 / report.epoch}
+
+    monkeypatch.setattr(Experiment, "_epoch_line", the_first_is_best)
+    config = of_method(tiny_config, "gcd", 0).changed(training={"select": "best-old-holdout"})
+    folder = run_it(tmp_path / "run", config, held_out_digits)
+    features = load_file(folder / "features.safetensors")["features"].float()
+    expected = torch.from_numpy(sptnet.load(folder).features(list(held_out_digits.pile.sources)))
+    torch.testing.assert_close(features, torch.nn.functional.normalize(expected, dim=1), rtol=0, atol=1e-3)

@@ -233,8 +233,8 @@ def test_the_epoch_with_the_best_holdout_is_kept(choosy, held_out_digits, run_it
     accuracies |= {("sptnet", e): a for e, a in enumerate([0.9, 0.3, 0.95, 0.4], start=1)}
     inner = Experiment._epoch_line
 
-    def line(self, number, plan, report, update):
-        return inner(self, number, plan, report, update) | {"old_holdout": accuracies[plan.name, report.epoch]}
+    def line(self, number, plan, report):
+        return inner(self, number, plan, report) | {"old_holdout": accuracies[plan.name, report.epoch]}
 
     monkeypatch.setattr(Experiment, "_epoch_line", line)
     monkeypatch.setattr(sptnet.checkpoint, "KEEP", 100)

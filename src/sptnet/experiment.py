@@ -35,7 +35,7 @@ from sptnet.methods import method_of
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model
 from sptnet.phases import StagePlan
-from sptnet.progress import Bar, Say, bar, duration, say
+from sptnet.progress import Say, bar, duration, say
 from sptnet.readable import fingerprint
 from sptnet.run_bank import open_bank, with_bank
 from sptnet.run_facts import now, starting_facts
@@ -47,7 +47,7 @@ from sptnet.split import write_split
 from sptnet.stage_batches import TrainingData
 from sptnet.starting_model import starting_model
 from sptnet.token_bank import TokenBank
-from sptnet.training import EpochReport, StageTrainer, check_frozen
+from sptnet.training import EpochReport, StageTrainer, check_frozen, epochs_with_bar
 from sptnet.views import ImageStore, ViewMaker
 
 
@@ -247,19 +247,12 @@ class Experiment:
             check_frozen(checkpoint, frozen)
             trainer.restore(checkpoint)
             self.best = tuple(checkpoint.facts["best"]) if checkpoint.facts["best"] else None  # type: ignore[assignment]
-        with bar(plan.name, plan.epochs) as update:
-
-            def on_step(done: int, total: int) -> None:
-                update(trainer.epoch + done / total)
-                check_interrupt()
-
-            while trainer.epoch < plan.epochs:
-                report = trainer.run_epoch(on_step)
-                self.looker.forget()
-                line = self._epoch_line(number, plan, report, update)
-                self._keep_best(line, plan, prompt)
-                self.world.do_first(partial(self._keep_epoch, line, trainer.checkpoint(frozen=frozen, best=self.best)))
-                self._tell_epoch(line, plan)
+        for report in epochs_with_bar(trainer, check_interrupt):
+            self.looker.forget()
+            line = self._epoch_line(number, plan, report)
+            self._keep_best(line, plan, prompt)
+            self.world.do_first(partial(self._keep_epoch, line, trainer.checkpoint(frozen=frozen, best=self.best)))
+            self._tell_epoch(line, plan)
         if training.select == "best-old-holdout":
             self.model = load_model(folder.path / f"best-{plan.name}")[0].to(self.compute.device)
             self.looker.forget()
@@ -307,13 +300,12 @@ class Experiment:
         config, n_known = self.config, self.data.split.n_known
         return ModelCard(self.names, n_known, prompt, config.views.crop_ratio, config.backbone.trainable_blocks)
 
-    def _epoch_line(self, number: int, plan: StagePlan, report: EpochReport, update: Bar) -> dict[str, Any]:
+    def _epoch_line(self, number: int, plan: StagePlan, report: EpochReport) -> dict[str, Any]:
         line: dict[str, Any] = {"stage": plan.name, "stage_number": number, **vars(report)}
         training, split, last = self.config.training, self.data.split, report.epoch == plan.epochs
         scores_now = last or report.epoch % training.evaluate_every == 0
         if last and self._is_last(number) and training.select == "last":
-            n = len(self.data.pile)  # the one look at all images that everything after the training goes by
-            self.looker.look_at_all(self.model, told=lambda done: update(plan.epochs, f"sorting {done} of {n} images"))
+            self._look_at_all()  # everything after the training goes by this one look
         elif scores_now and self.method.clusters != "no":
             self.looker.look_at_all(self.model, self.bank)  # for clustering and scores alike
         if scores_now or len(split.holdout):

@@ -19,6 +19,7 @@ from sptnet.losses import Loss
 from sptnet.micro_batches import InParts
 from sptnet.model import GcdModel, Group
 from sptnet.phases import Phase, StagePlan
+from sptnet.progress import bar
 from sptnet.sampler import n_batches
 from sptnet.stage_batches import StageBatches, TrainingData
 from sptnet.step import loss_of, step_loss
@@ -208,6 +209,23 @@ class StageTrainer:
                 state: dict[str, Any] = optimiser.state[parameter]
                 return state
         return {}
+
+
+def epochs_with_bar(trainer: StageTrainer, check_interrupt: Callable[[], None]) -> Iterator[EpochReport]:
+    """Trains epoch by epoch. The last is told of when the bar is gone, to make room for what comes next."""
+    report: EpochReport | None = None
+    with bar(trainer.plan.name, trainer.plan.epochs) as update:
+
+        def on_step(done: int, total: int) -> None:
+            update(trainer.epoch + done / total)
+            check_interrupt()
+
+        while trainer.epoch < trainer.plan.epochs:
+            if report is not None:
+                yield report
+            report = trainer.run_epoch(on_step)
+    if report is not None:
+        yield report
 
 
 def check_frozen(checkpoint: Checkpoint, frozen: str) -> None:
