@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
+from sptnet.config import PromptSettings
 from sptnet.errors import Misuse
 from sptnet.prompts import GlobalPrompt, SpatialPrompt, build_prompt
 
@@ -353,3 +354,33 @@ def test_an_image_that_is_no_whole_number_of_patches_is_refused(image_size, patc
         assert str(patch) in str(caught.value)
     with pytest.raises(Misuse):
         build_prompt("spatial", image_size, patch)
+
+
+@pytest.mark.parametrize("kind", ["spatial+global", "shared", "vpt"])
+def test_the_noise_can_be_less_or_none(kind, make_model):
+    started = {}
+    for noise in (1.0, 0.25, 0.0):
+        model = make_model()
+        model.attach_prompt(PromptSettings(kind=kind, border=4, noise=noise), generator(0))
+        started[noise] = torch.cat([parameter.detach().flatten() for parameter in model.group("prompt")])
+    assert started[1.0].std() > 0
+    assert torch.equal(started[0.25], 0.25 * started[1.0])
+    assert not started[0.0].any()
+
+
+@torch.no_grad()
+def test_without_noise_images_begin_as_they_are(make_model):
+    model = make_model()
+    images = torch.randn(2, 3, 32, 32, generator=generator(1))
+    model.attach_prompt(PromptSettings(kind="spatial+global", border=4, noise=0.0), generator(0))
+    for prompted, plain in zip(model(images), model(images, prompted=False), strict=True):
+        torch.testing.assert_close(prompted, plain, rtol=0, atol=1e-6)
+
+
+def test_prompts_without_noise_learn(make_model):
+    model = make_model()
+    model.attach_prompt(PromptSettings(kind="spatial+global", border=4, noise=0.0), generator(0))
+    model.train_only(frozenset({"prompt"}))
+    projections, logits = model(torch.randn(4, 3, 32, 32, generator=generator(1)))
+    (projections.square().sum() + logits[:, 0].sum()).backward()
+    assert all(values.grad.abs().max() > 1e-6 for values in model.group("prompt"))

@@ -90,6 +90,9 @@ class PromptSettings(Section):
     width: Count = Field(1, description="m, the frame inside every patch")
     border: Count = Field(30, description="m+, the border round the image")
     tokens: Count = Field(5, description="deep prompt tokens a layer, for vpt")
+    noise: NonNegative = Field(
+        1.0, description="standard deviation of the noise that prompts begin as; 0: images begin as they are"
+    )
 
 
 class Stage(Section):

@@ -47,6 +47,9 @@ class GcdModel(nn.Module):
             backbone.check_takes_tokens()
             tokens = DeepTokens(backbone.depth, settings.tokens, backbone.dim, patch, generator)
             self.tokens = tokens.to(device)
+        with torch.no_grad():
+            for values in self.group("prompt"):
+                values.mul_(settings.noise)
 
     @property
     def has_prompts(self) -> bool:
