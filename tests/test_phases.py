@@ -58,6 +58,28 @@ def test_the_continuous_count_runs_through_the_epochs():
     assert epochs[0] != epochs[1]
 
 
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("k", [1, 2, 3, 9, 10, 11, 29, 30, 31])
+def test_turns_that_never_come_are_refused(k, restart):
+    """Just those of which no step of any epoch is the model's."""
+    turns = TakeTurns(PROMPT, MODEL, k, restart)
+    comes = any("model" in epoch for epoch in names(turns, 3, 10))
+    assert comes == (k <= 10 if restart else k < 30)
+    if comes:
+        turns.check(3, 10)
+        return
+    message = "an epoch only 10, .* --set sptnet.counter=continuous" if restart else "the whole training only 30"
+    with pytest.raises(Misuse, match=f"a turn has {k} batches .*{message}.* such as --set sptnet.k=5"):
+        turns.check(3, 10)
+
+
+def test_a_run_whose_model_would_never_train_is_not_begun(tiny_config, few_digits, run_it, tmp_path):
+    """Sixty images are five batches, fewer than the published twenty of a turn."""
+    with pytest.raises(Misuse, match=r"an epoch only 5, .* such as --set sptnet.k=2\."):
+        run_it(tmp_path / "run", tiny_config.changed(sptnet={"k": 20}), few_digits)
+    assert not (tmp_path / "run").exists()
+
+
 def test_halves():
     assert names(OneThenOther(PROMPT, MODEL), 4, 2) == [["prompt"] * 2] * 2 + [["model"] * 2] * 2
     assert names(OneThenOther(MODEL, PROMPT), 5, 1) == [["model"]] * 3 + [["prompt"]] * 2

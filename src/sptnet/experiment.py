@@ -34,13 +34,13 @@ from sptnet.looking import Looker
 from sptnet.methods import method_of
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model
-from sptnet.phases import StagePlan
+from sptnet.phases import StagePlan, TakeTurns
 from sptnet.progress import Say, bar, duration, say
 from sptnet.readable import fingerprint
 from sptnet.run_bank import open_bank, with_bank
 from sptnet.run_facts import now, starting_facts
 from sptnet.run_folder import RunFolder, refuse_among_images
-from sptnet.sampler import check_batch_size
+from sptnet.sampler import check_batch_size, n_batches
 from sptnet.scoring import Outputs, format_scores, score_sets
 from sptnet.seeds import seed_of, seeded
 from sptnet.split import write_split
@@ -179,11 +179,14 @@ class Experiment:
     def _check_settings(self) -> None:
         """What cannot be trained is refused before anything is written or replaced; the last `auto` is resolved."""
         split = self.data.split
+        n_training, size = len(split.labelled) + len(split.unlabelled), self.config.training.batch_size
         if self.stages:
-            check_batch_size(len(split.labelled) + len(split.unlabelled), self.config.training.batch_size)
+            check_batch_size(n_training, size)
         self.model.group("model")
         for plan in self.stages:
             self._attach_prompt(plan)
+            if isinstance(plan.turns, TakeTurns):
+                plan.turns.check(plan.epochs, n_batches(n_training, size))
         if self.stages and self.config.training.compile:
             check_compiler(self.compute.device)
         config, backbone, n_images = self.config, self.model.backbone, len(self.data.pile)

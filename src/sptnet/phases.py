@@ -6,6 +6,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from sptnet.errors import Misuse
 from sptnet.losses import Loss
 from sptnet.model import Group
 
@@ -70,6 +71,22 @@ class TakeTurns:
     def at(self, epoch: int, batch: int, epochs: int, batches: int) -> Phase:
         turn = (batch + 1) // self.k if self.restart else (epoch * batches + batch) // self.k
         return self.second if turn % 2 else self.first
+
+    def check(self, epochs: int, batches: int) -> None:
+        """Refuses turns so long that the second phase never has one: small piles have short epochs."""
+        first, second, shorter = self.first.name, self.second.name, max(1, batches // 2)
+        if self.restart and self.k > batches:
+            raise Misuse(
+                f"a turn has {self.k} batches (sptnet.k), but an epoch only {batches}, and every epoch begins with the "
+                f"{first}'s turn: the {second}'s would never come. Count on through all epochs with --set "
+                f"sptnet.counter=continuous, or give shorter turns, such as --set sptnet.k={shorter}."
+            )
+        if not self.restart and self.k >= epochs * batches:
+            raise Misuse(
+                f"a turn has {self.k} batches (sptnet.k), but the whole training only {epochs * batches}: the "
+                f"{second}'s turn would never come. Give shorter turns, such as --set sptnet.k={shorter}, or more "
+                "sptnet.epochs."
+            )
 
 
 @dataclass(frozen=True)
