@@ -10,6 +10,8 @@ from sptnet import speed as speed_module
 from sptnet.config import Config
 from sptnet.costs import Costs, PileFacts
 from sptnet.errors import Misuse
+from sptnet.methods import stages_of
+from sptnet.phases import MODEL, PROMPT, TakeTurns
 from sptnet.plan import LEAST_STEPS, PLANNED, SPTNET_LEAST_STEPS, Plan, batch_size_for, make_plan
 from sptnet.recipe_book import all_keys
 from sptnet.speed import Speed, measure_speed, rate, scaled_border
@@ -194,24 +196,47 @@ def test_a_method_that_is_asked_for_is_done(method: str) -> None:
     assert plan.reasons[-1].endswith("but the time is 1 minute: fewer epochs or the method auto would be quicker.")
 
 
-def test_sptnet_with_few_steps_comes_with_a_warning() -> None:
+def test_sptnet_with_few_steps_begins_without_noise() -> None:
     plan = make_plan(AUTO, SMALL, CPU, None, "sptnet")
     assert bank_and_epochs(plan) == ("sptnet", 2, 150)
     assert plan.reasons[:2] == (
         "SimGCD for 150 epochs, then SPTNet for 150, as asked. The frozen blocks see 2 fixed views of each image once; "
         "what they make of them is on disk while it trains (at most 270 MB).",
-        "With 600 steps SPTNet may end below the SimGCD model it starts from, because its prompts begin as noise. More "
-        "time or epochs help, or the method simgcd.",
+        "With 600 steps SPTNet does not get past a noisy start, so its prompts begin without noise.",
     )
-    assert len(make_plan(AUTO, MIDDLE, GPU, None, "sptnet").reasons) == 1
+    assert plan.config.prompt.noise == 0
+    long = make_plan(AUTO, MIDDLE, GPU, None, "sptnet")
+    assert (len(long.reasons), long.config.prompt.noise) == (1, 1)
+
+
+@pytest.mark.parametrize(("noise", "warned"), [(1.0, True), (0.1, True), (0.0, False)])
+def test_noise_that_is_asked_for_comes_with_a_warning(noise: float, warned: bool) -> None:
+    plan = make_plan(AUTO.changed(prompt={"noise": noise}), SMALL, CPU, None, "sptnet", {"prompt.noise"})
+    assert plan.config.prompt.noise == noise
+    warning = (
+        "With 600 steps SPTNet may end below the SimGCD model it starts from, because its prompts begin as noise. More "
+        "time or epochs help, or --set prompt.noise=0."
+    )
+    assert (warning in plan.reasons) == warned
+
+
+@pytest.mark.parametrize(("epochs", "k"), [(1, 1), (3, 3), (10, 10), (20, 20), (150, 20)])
+def test_both_phases_have_their_turns_however_few_steps_there_are(epochs: int, k: int) -> None:
+    """Four batches an epoch."""
+    config = AUTO.changed(simgcd={"epochs": 3}, sptnet={"epochs": epochs})
+    plan = make_plan(config, SMALL, CPU, None, "sptnet", {"simgcd.epochs", "sptnet.epochs"})
+    stage = stages_of(plan.config)[-1]
+    assert isinstance(stage.turns, TakeTurns)
+    assert stage.turns == TakeTurns(PROMPT, MODEL, k, restart=k <= 2)
+    stage.turns.check(epochs, 4)
 
 
 def test_what_somebody_has_set_stays() -> None:
     own: dict[str, Any] = {
         "training": {"batch_size": 50, "evaluate_every": 3},
         "views": {"bank": 3},
-        "prompt": {"border": 11},
-        "sptnet": {"epochs": 7, "counter": "epoch"},
+        "prompt": {"border": 11, "noise": 0.5},
+        "sptnet": {"epochs": 7, "counter": "epoch", "k": 3},
         "simgcd": {"epochs": 9},
         "gcd": {"epochs": 5},
     }

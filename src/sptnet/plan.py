@@ -19,13 +19,14 @@ LEAST_BATCHES = 4  # an epoch, if the pile allows
 LEAST_EPOCHS, MOST_EPOCHS = 20, 200  # SimGCD and GCD; 200 are published
 LEAST_STEPS = 600  # docs/results.md: with as many, SimGCD is above k-means on every set of real images tried
 # SPTNet's prompts begin as noise. With 40 steps it ends below the SimGCD model it starts from (docs/results.md); its
-# prompts alone warm up for 1,000 steps. 5,000 are five times that, and a tenth of what is published for CUB.
+# prompts alone warm up for 1,000 steps. 5,000 are five times that, and a tenth of what is published for CUB. Whoever
+# asks for fewer gets prompts that begin without noise.
 SPTNET_SIMGCD_EPOCHS, SPTNET_LEAST_STEPS, SPTNET_MOST_EPOCHS = 100, 5000, 1000
 FILL_SHARE = 0.5  # of the time that filling a bank may take
 PLANNED = frozenset(
     {
-        *("training.batch_size", "training.evaluate_every", "views.bank", "prompt.border", "sptnet.counter"),
-        *("gcd.epochs", "simgcd.epochs", "sptnet.epochs"),
+        *("training.batch_size", "training.evaluate_every", "views.bank", "prompt.border", "prompt.noise"),
+        *("gcd.epochs", "simgcd.epochs", "sptnet.epochs", "sptnet.counter", "sptnet.k"),
     }
 )
 """The settings that a plan chooses."""
@@ -157,11 +158,18 @@ class _Planner:
         schedule = self._longest(method, least) or replace(least, bank=self._banks()[-1])
         self.reasons.append(self._describe(method, schedule, f", {because}"))
         if not self._is_worth_it(method, schedule):
-            self.reasons.append(
-                f"With {self._sptnet_steps(schedule):,} steps SPTNet may end below the SimGCD model it starts from, "
-                "because its prompts begin as noise. More time or epochs help, or the method simgcd."
-            )
+            self._note_few_steps(self._sptnet_steps(schedule))
         return method, schedule
+
+    def _note_few_steps(self, steps: int) -> None:
+        few = f"With {steps:,} steps SPTNet"
+        if "prompt.noise" not in self.given:
+            self.reasons.append(f"{few} does not get past a noisy start, so its prompts begin without noise.")
+        elif self.config.prompt.noise > 0:
+            self.reasons.append(
+                f"{few} may end below the SimGCD model it starts from, because its prompts begin as noise. More time "
+                "or epochs help, or --set prompt.noise=0."
+            )
 
     def _is_worth_it(self, method: str, schedule: Schedule) -> bool:
         """Whether SPTNet has the steps, or all of the published epochs."""
@@ -265,14 +273,20 @@ class _Planner:
             "prompt.border": scaled_border(self.speed.image_size),
             "training.evaluate_every": max(1, schedule.epochs, schedule.sptnet_epochs),
         }
-        if method == "sptnet" and self.costs.batches < 2 * self.config.sptnet.k:
-            wanted["sptnet.counter"] = "continuous"  # else the model's turn would never come, or too seldom
+        if method == "sptnet":
+            wanted |= self._turns(self._sptnet_steps(schedule))
+            wanted["prompt.noise"] = None if self._is_worth_it(method, schedule) else 0.0
         changes: dict[str, dict[str, Any]] = {}
         for key, value in wanted.items():
             section, name = key.split(".")
             if key not in self.given and value is not None:
                 changes.setdefault(section, {})[name] = value
         return self.config.changed(**changes).model_copy(update={"method": method})
+
+    def _turns(self, steps: int) -> dict[str, Any]:
+        """Else the model's turn would never come, or too seldom: two turns for each where there are few steps."""
+        k = self._or_given("sptnet.k", min(self.config.sptnet.k, max(1, steps // 4)))
+        return {"sptnet.k": k, "sptnet.counter": "continuous" if self.costs.batches < 2 * k else None}
 
     def _steps(self, method: str, schedule: Schedule) -> list[Step]:
         trained = method not in UNTRAINED
