@@ -19,7 +19,8 @@ from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 
 TINY = ["backbone.name=sptnet_digits_vit", "n_categories=4", "head.hidden=16", "head.bottleneck=8",
-        "training.batch_size=8", "simgcd.epochs=1", "sptnet.epochs=1", "prompt.border=5", "device=cpu"]  # fmt: skip
+        "training.batch_size=8", "simgcd.epochs=1", "sptnet.epochs=1", "sptnet.k=1", "prompt.border=5",
+        "device=cpu"]  # fmt: skip
 
 
 def paint(root: Path, **counts: int) -> Path:

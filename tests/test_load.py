@@ -25,7 +25,8 @@ def picture(seed: int) -> npt.NDArray[np.uint8]:
 
 def tiny_config(folder: Path) -> Config:
     changes = ["backbone.name=sptnet_digits_vit", "n_categories=4", "head.hidden=16", "head.bottleneck=8",
-               "training.batch_size=8", "simgcd.epochs=1", "sptnet.epochs=1", "prompt.border=5"]  # fmt: skip
+               "training.batch_size=8", "simgcd.epochs=1", "sptnet.epochs=1", "sptnet.k=1",
+               "prompt.border=5"]  # fmt: skip
     return load_recipe("sptnet", changes).changed(data={"folder": str(folder)})
 
 

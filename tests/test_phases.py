@@ -4,9 +4,11 @@ import pytest
 
 from sptnet.config import Config
 from sptnet.errors import Misuse
+from sptnet.experiment import Experiment
 from sptnet.methods import stages_of
 from sptnet.methods.sptnet import turns
 from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, OneThenOther, Phase, TakeTurns, View
+from sptnet.run_folder import RunFolder
 from sptnet.training import StageTrainer
 
 RAW_PAIR = (View(0, False), View(1, False))
@@ -58,24 +60,41 @@ def test_the_continuous_count_runs_through_the_epochs():
     assert epochs[0] != epochs[1]
 
 
+@pytest.mark.parametrize("k", [11, 20, 29])
+def test_where_an_epoch_is_shorter_than_a_turn_the_count_runs_on(k):
+    assert names(TakeTurns(PROMPT, MODEL, k), 9, 10) == names(TakeTurns(PROMPT, MODEL, k, restart=False), 9, 10)
+    assert names(TakeTurns(PROMPT, MODEL, 10), 9, 10) != names(TakeTurns(PROMPT, MODEL, 10, restart=False), 9, 10)
+
+
 @pytest.mark.parametrize("restart", [True, False])
 @pytest.mark.parametrize("k", [1, 2, 3, 9, 10, 11, 29, 30, 31])
-def test_turns_that_never_come_are_refused(k, restart):
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_turns_that_never_come_are_refused(epochs, k, restart):
     """Just those of which no step of any epoch is the model's."""
     turns = TakeTurns(PROMPT, MODEL, k, restart)
-    comes = any("model" in epoch for epoch in names(turns, 3, 10))
-    assert comes == (k <= 10 if restart else k < 30)
-    if comes:
-        turns.check(3, 10)
+    if any("model" in epoch for epoch in names(turns, epochs, 10)):
+        turns.check(epochs, 10)
         return
-    message = "an epoch only 10, .* --set sptnet.counter=continuous" if restart else "the whole training only 30"
-    with pytest.raises(Misuse, match=f"a turn has {k} batches .*{message}.* such as --set sptnet.k=5"):
-        turns.check(3, 10)
+    assert k >= 10 * epochs
+    message = f"a turn has {k} batches .*, but the whole training only {10 * epochs}: the model's turn would never come"
+    with pytest.raises(Misuse, match=message):
+        turns.check(epochs, 10)
+
+
+def test_a_run_says_when_its_turns_go_on_through_the_epochs(tiny_config, few_digits, tmp_path):
+    for k, said in ((5, []), (6, ["an epoch has 5 batches, fewer than a turn's 6: turns go on through the epochs"])):
+        told = []
+        config = tiny_config.changed(sptnet={"k": k}, simgcd={"epochs": 1})
+        experiment = Experiment(config, RunFolder(tmp_path / str(k)), few_digits, tell=told.append)
+        experiment.run()
+        steps = [line["steps"] for line in experiment.run_folder.metrics() if line["stage"] == "sptnet"]
+        assert [line for line in told if "turns go on" in line] == said
+        assert sum(step.get("model", 0) for step in steps) == (3 if k == 5 else 6)
 
 
 def test_a_run_whose_model_would_never_train_is_not_begun(tiny_config, few_digits, run_it, tmp_path):
-    """Sixty images are five batches, fewer than the published twenty of a turn."""
-    with pytest.raises(Misuse, match=r"an epoch only 5, .* such as --set sptnet.k=2\."):
+    """Three epochs of sixty images are fifteen batches, fewer than the published twenty of a turn."""
+    with pytest.raises(Misuse, match=r"the whole training only 15: .* such as --set sptnet.k=3, or more sptnet.epochs"):
         run_it(tmp_path / "run", tiny_config.changed(sptnet={"k": 20}), few_digits)
     assert not (tmp_path / "run").exists()
 

@@ -19,6 +19,7 @@ TINY = [
     "prompt.border=5",
     "simgcd.epochs=1",
     "sptnet.epochs=1",
+    "sptnet.k=1",
     "training.batch_size=4",
 ]
 

@@ -186,13 +186,18 @@ class Experiment:
         for plan in self.stages:
             self._attach_prompt(plan)
             if isinstance(plan.turns, TakeTurns):
-                plan.turns.check(plan.epochs, n_batches(n_training, size))
+                self._check_turns(plan.turns, plan.epochs, n_batches(n_training, size))
         if self.stages and self.config.training.compile:
             check_compiler(self.compute.device)
         config, backbone, n_images = self.config, self.model.backbone, len(self.data.pile)
         self.config = self.world.from_first(
             lambda: with_bank(config, self.run_folder.path, backbone, n_images, self.tell, self.world.machine)
         )
+
+    def _check_turns(self, turns: TakeTurns, epochs: int, batches: int) -> None:
+        turns.check(epochs, batches)
+        if turns.restart and not turns.restarts(batches):
+            self.tell(f"an epoch has {batches} batches, fewer than a turn's {turns.k}: turns go on through the epochs")
 
     def _resume_point(self) -> Checkpoint | None:
         path = newest_checkpoint(self.run_folder.checkpoints)

@@ -60,7 +60,8 @@ class TakeTurns:
 
     With `restart`, as published: every epoch begins with the first phase, and the turn passes at the batches whose
     number, counted from one, k divides; so the first turn has k - 1 steps and the last is cut by the epoch's end.
-    Without, the count runs on through all epochs and every turn has k steps.
+    Without, the count runs on through all epochs and every turn has k steps; so it does where an epoch has fewer than k
+    batches, since the second phase would never have its turn.
     """
 
     first: Phase
@@ -68,24 +69,20 @@ class TakeTurns:
     k: int
     restart: bool = True
 
+    def restarts(self, batches: int) -> bool:
+        return self.restart and self.k <= batches
+
     def at(self, epoch: int, batch: int, epochs: int, batches: int) -> Phase:
-        turn = (batch + 1) // self.k if self.restart else (epoch * batches + batch) // self.k
+        turn = (batch + 1) // self.k if self.restarts(batches) else (epoch * batches + batch) // self.k
         return self.second if turn % 2 else self.first
 
     def check(self, epochs: int, batches: int) -> None:
-        """Refuses turns so long that the second phase never has one: small piles have short epochs."""
-        first, second, shorter = self.first.name, self.second.name, max(1, batches // 2)
-        if self.restart and self.k > batches:
-            raise Misuse(
-                f"a turn has {self.k} batches (sptnet.k), but an epoch only {batches}, and every epoch begins with the "
-                f"{first}'s turn: the {second}'s would never come. Count on through all epochs with --set "
-                f"sptnet.counter=continuous, or give shorter turns, such as --set sptnet.k={shorter}."
-            )
-        if not self.restart and self.k >= epochs * batches:
+        """Refuses a training that ends before the second phase has its first turn."""
+        if not self.restarts(batches) and self.k >= epochs * batches:
             raise Misuse(
                 f"a turn has {self.k} batches (sptnet.k), but the whole training only {epochs * batches}: the "
-                f"{second}'s turn would never come. Give shorter turns, such as --set sptnet.k={shorter}, or more "
-                "sptnet.epochs."
+                f"{self.second.name}'s turn would never come. Give shorter turns, such as --set "
+                f"sptnet.k={max(1, epochs * batches // 4)}, or more sptnet.epochs."
             )
 
 
