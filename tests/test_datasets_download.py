@@ -155,6 +155,19 @@ def test_an_archive_cannot_write_outside_its_folder(server: Server, tmp_path: Pa
     assert not (tmp_path / "outside").exists()
 
 
+def test_an_archive_has_files_and_folders_only(server: Server, tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        folder, link = tarfile.TarInfo("inner"), tarfile.TarInfo("inner/link")
+        folder.type, link.type, link.linkname = tarfile.DIRTYPE, tarfile.SYMTYPE, "/"
+        tar.addfile(folder)
+        tar.addfile(link)
+    with pytest.raises(Failure, match=r"could not be unpacked \(inner/link is neither a file nor a folder\)"):
+        archive(server, stream.getvalue()).fetch_and_unpack(tmp_path)
+    assert (tmp_path / "inner").is_dir()
+    assert list((tmp_path / "inner").iterdir()) == []
+
+
 @pytest.mark.parametrize("content", [b"no archive", GOOD[:-30]], ids=["no archive", "cut off"])
 def test_a_damaged_archive_is_named(server: Server, tmp_path: Path, content: bytes) -> None:
     with pytest.raises(Failure, match=r"set\.tgz could not be unpacked \(.*\)\. Unpack it by hand in"):
