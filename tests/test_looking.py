@@ -121,6 +121,14 @@ def test_through_the_bank_the_last_block_is_the_one_of_now(model: GcdModel, look
     assert_as_expected(looker.outputs(model, CHOSEN, bank), *expected(model, looker, CHOSEN), 1e-2)
 
 
+def test_nothing_is_dropped_while_looking(model: GcdModel, looker: Looker, bank: TokenBank) -> None:
+    model.backbone.vit.blocks[-1].mlp.drop2.p = 0.9  # type: ignore[union-attr]
+    model.train()
+    found = looker.outputs(model, CHOSEN, bank)
+    assert model.training
+    assert_as_expected(found, *expected(model.eval(), looker, CHOSEN), 1e-2)
+
+
 def test_the_centre_view_takes_no_place_of_a_random_one(model: GcdModel, looker: Looker, bank: TokenBank) -> None:
     everything = torch.arange(60)
     looker.outputs(model, everything.numpy(), bank)

@@ -73,6 +73,8 @@ class Looker:
         centre = torch.full_like(images, bank.centre)
         missing = images[torch.from_numpy(~bank.filled(images, centre))]
         views = self._views(missing.numpy(), lambda done: None)
+        was_training = model.training
+        model.eval()
         with self.compute.autocast():
             for start, pixels in zip(range(0, len(missing), self.batch_size), views, strict=True):
                 part = missing[start : start + self.batch_size]
@@ -82,6 +84,7 @@ class Looker:
             for part in images.split(self.batch_size):
                 tokens = bank.read(part, centre[: len(part)]).to(self.compute.device).float()
                 features.append(backbone.finish(tokens).float().cpu())
+        model.train(was_training)
         return torch.cat(features)
 
 
