@@ -97,6 +97,19 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
+def test_two_processes_count_as_one_does(words: list[str], tmp_path: Path) -> None:
+    settings = words[words.index("--data") :]
+    estimate = ["-m", "sptnet", "estimate", "digits", *settings, "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    alone = subprocess.run([sys.executable, *estimate], check=True, capture_output=True, text=True, env=environment)
+    done = torchrun(*estimate, "--plot", tmp_path / "curve.png")
+    assert done.returncode == 0, done.stderr
+    found, expected = json.loads(done.stdout), json.loads(alone.stdout)  # a second voice would be no JSON
+    assert (found["n_categories"], found["interval"]) == (expected["n_categories"], expected["interval"])
+    assert [trial["n_categories"] for trial in found["curve"]] == [t["n_categories"] for t in expected["curve"]]
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_mistake_is_told_once(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("not a run")
     done = torchrun(*words, "--out", tmp_path)
