@@ -164,7 +164,7 @@ class _Planner:
     def _note_few_steps(self, steps: int) -> None:
         few = f"With {steps:,} steps SPTNet"
         if "prompt.noise" not in self.given:
-            self.reasons.append(f"{few} does not get past a noisy start, so its prompts begin without noise.")
+            self.reasons.append(f"{few} may not get past a noisy start, so its prompts begin without noise.")
         elif self.config.prompt.noise > 0:
             self.reasons.append(
                 f"{few} may end below the SimGCD model it starts from, because its prompts begin as noise. More time "
