@@ -68,3 +68,21 @@ def test_one_process_needs_no_others() -> None:
     with pytest.raises(ValueError, match="as it was"):
         alone.do_first(lambda: (_ for _ in ()).throw(ValueError("as it was")))
     assert world() == World()
+
+
+ENDING = """
+import atexit
+import torch.distributed as dist
+atexit.register(lambda: print("threads left" if dist.is_initialized() else "all ended"))  # the first runs last
+from sptnet.distributed import world
+world().do_first(lambda: None)
+assert dist.is_initialized()
+"""
+
+
+def test_the_backend_ends_before_python_does(tmp_path: Path) -> None:
+    """Its threads may need Python for a last time, and would abort the process if there were none."""
+    (tmp_path / "ending.py").write_text(ENDING)
+    done = torchrun(tmp_path / "ending.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n") == ["all ended"] * 2 + [""]

@@ -6,6 +6,7 @@ all processes gather all rows and compute the same loss from them. A process's s
 the sum over processes is the gradient of one process with the whole batch.
 """
 
+import atexit
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -151,4 +152,11 @@ def world() -> World:
         if torch.cuda.is_available():
             torch.cuda.set_device(here.local_rank)
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        atexit.register(_leave)
     return here
+
+
+def _leave() -> None:
+    """End the backend's threads while Python still runs: one that needs it after its end would abort the process."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
