@@ -55,12 +55,12 @@ def finished(experiment: Experiment) -> tuple[dict[str, Any], float]:
 
 def kmeans(experiment: Experiment, data: LoadedData, out: Path) -> tuple[dict[str, Any], float]:
     """K-means on the unlabelled images; each unseen domain is clustered by itself."""
-    start = time.perf_counter()
+    start, learner = time.perf_counter(), experiment.learner
     file = out / "features.npz"
     if file.is_file():
         features = np.load(file)["features"]
     else:
-        features = experiment.outputs(np.arange(len(data.pile))).features.numpy()
+        features = learner.outputs(np.arange(len(data.pile))).features.numpy()
         file.parent.mkdir(parents=True, exist_ok=True)
         split = data.split
         np.savez(file, features=features, target=split.target, labelled=split.labelled, unlabelled=split.unlabelled)
@@ -71,9 +71,8 @@ def kmeans(experiment: Experiment, data: LoadedData, out: Path) -> tuple[dict[st
         domains = np.array(data.pile.domains or [""] * len(data.pile))[data.split.test]
         parts += [data.split.test[domains == name] for name in dict.fromkeys(domains.tolist())]
     for part in parts:
-        predicted[part] = SemiSupervisedKMeans(len(experiment.names), random_state=experiment.config.seed).fit_predict(
-            unit[part]
-        )
+        model = SemiSupervisedKMeans(len(learner.names), random_state=learner.config.seed)
+        predicted[part] = model.fit_predict(unit[part])
     return score_sets(data.pile, data.split, predicted), time.perf_counter() - start
 
 

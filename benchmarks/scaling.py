@@ -50,9 +50,9 @@ def measure_here(n_images: int, n_categories: int) -> Point:
         start = time.perf_counter()
         experiment.run()
         taken["one epoch of SimGCD, all in all"] = time.perf_counter() - start
-    experiment.looker.forget()
+    experiment.learner.looker.forget()
     start = time.perf_counter()
-    outputs = experiment.outputs(np.arange(n_images))
+    outputs = experiment.learner.outputs(np.arange(n_images))
     taken["sorting all images"] = time.perf_counter() - start
     known = np.where(np.isin(np.arange(n_images), data.split.labelled), data.split.target, -1)
     start = time.perf_counter()

@@ -305,3 +305,16 @@ def command(tmp_path: Path) -> Callable[..., Command]:
         return Command(words, tmp_path / "said.txt", prepare)
 
     return start
+
+
+@pytest.fixture
+def embedded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many images went through the patch embedding, call by call."""
+    seen, embed = [], Backbone.embed
+
+    def overhear(self: Backbone, images: torch.Tensor) -> torch.Tensor:
+        seen.append(len(images))
+        return embed(self, images)
+
+    monkeypatch.setattr(Backbone, "embed", overhear)
+    return seen

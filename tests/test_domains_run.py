@@ -263,5 +263,5 @@ def test_a_run_writes_what_the_factor_became(domain_folder, tiny_settings, tmp_p
     settings = [*tiny_settings, "data.source=pacs", f'data.folder="{domain_folder}"', "data.known_classes=4"]
     config = load_recipe("digits", [*settings, "category_factor=2"])
     experiment = Experiment(config, RunFolder(tmp_path / "run"), tell=lambda _: None)
-    assert (experiment.config.n_categories, experiment.config.category_factor) == (14, 1.0)
-    assert len(experiment.names) == 14
+    assert (experiment.learner.config.n_categories, experiment.learner.config.category_factor) == (14, 1.0)
+    assert len(experiment.learner.names) == 14

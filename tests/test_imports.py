@@ -159,7 +159,10 @@ ORDER = [
     "sptnet.check",
     "sptnet.findings",
     # whole runs, pre-training, the demo
+    "sptnet.learner",
     "sptnet.starting_model",
+    "sptnet.preparation",
+    "sptnet.stage_run",
     "sptnet.experiment",
     # what a plan is made from; rounds, and all of it as an estimator, which the package itself offers
     "sptnet.speed",

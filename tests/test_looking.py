@@ -10,16 +10,17 @@ import torch
 from safetensors.torch import load_file
 
 import sptnet
-from sptnet.backbone import Backbone
 from sptnet.config import Config, PromptSettings
 from sptnet.data import LoadedData
 from sptnet.distributed import World
 from sptnet.experiment import Experiment
+from sptnet.learner import Learner
 from sptnet.looking import Looker, classify
 from sptnet.model import GcdModel
 from sptnet.run_folder import RunFolder
+from sptnet.stage_run import StageRun
 from sptnet.token_bank import TokenBank
-from sptnet.training import StageTrainer
+from sptnet.training import EpochReport, StageTrainer
 from sptnet.views import ImageStore, ViewMaker
 
 
@@ -37,19 +38,6 @@ def looker(model: GcdModel, few_digits: LoadedData, cpu: Any) -> Looker:
 @pytest.fixture
 def bank(tmp_path: Path, model: GcdModel, few_digits: LoadedData) -> TokenBank:
     return TokenBank(tmp_path / "bank", len(few_digits.pile), 2, 5, model.backbone.dim, "")
-
-
-@pytest.fixture
-def embedded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many images went through the patch embedding, call by call."""
-    seen, embed = [], Backbone.embed
-
-    def overhear(self: Backbone, images: torch.Tensor) -> torch.Tensor:
-        seen.append(len(images))
-        return embed(self, images)
-
-    monkeypatch.setattr(Backbone, "embed", overhear)
-    return seen
 
 
 CHOSEN = np.array([7, 3, 59, 3, 0])
@@ -232,7 +220,7 @@ def test_a_run_stopped_after_its_last_epoch_ends_the_same(
     config = of_method(tiny_config, method, 2)
     whole = run_it(tmp_path / "whole", config, few_digits)
     with monkeypatch.context() as patch:
-        patch.setattr(Experiment, "_save", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Learner, "save", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run_it(tmp_path / "cut", config, few_digits)
     run_it(tmp_path / "cut", config, few_digits, resume=True)
@@ -246,15 +234,15 @@ def test_what_was_seen_in_one_epoch_does_not_serve_the_next(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    line, kept = Experiment._epoch_line, []
+    line, kept = StageRun._line, []
 
-    def overhear(self: Experiment, *arguments: Any) -> dict[str, Any]:
-        before = self.looker.seen is not None
-        told = line(self, *arguments)
-        kept.append((before, self.looker.seen is not None))
+    def overhear(self: StageRun, report: EpochReport) -> dict[str, Any]:
+        before = self.learner.looker.seen is not None
+        told = line(self, report)
+        kept.append((before, self.learner.looker.seen is not None))
         return told
 
-    monkeypatch.setattr(Experiment, "_epoch_line", overhear)
+    monkeypatch.setattr(StageRun, "_line", overhear)
     run_it(tmp_path / "run", of_method(tiny_config, "gcd", 0), few_digits)
     assert kept == [(False, False), (False, True), (False, True)], "the second and the last epoch are scored"
 
@@ -267,12 +255,12 @@ def test_the_best_epoch_is_looked_at_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The last epoch was scored, but another one is kept: its predictions are written."""
-    line = Experiment._epoch_line
+    line = StageRun._line
 
-    def the_first_is_best(self: Experiment, number: int, plan: Any, report: Any) -> dict[str, Any]:
-        return line(self, number, plan, report) | {"old_holdout": 1 / report.epoch}
+    def the_first_is_best(self: StageRun, report: EpochReport) -> dict[str, Any]:
+        return line(self, report) | {"old_holdout": 1 / report.epoch}
 
-    monkeypatch.setattr(Experiment, "_epoch_line", the_first_is_best)
+    monkeypatch.setattr(StageRun, "_line", the_first_is_best)
     config = of_method(tiny_config, "gcd", 0).changed(training={"select": "best-old-holdout"})
     folder = run_it(tmp_path / "run", config, held_out_digits)
     features = load_file(folder / "features.safetensors")["features"].float()

@@ -24,6 +24,7 @@ from sptnet.errors import Failure, Misuse
 from sptnet.experiment import Experiment
 from sptnet.losses import GcdLoss
 from sptnet.run_folder import RunFolder
+from sptnet.stage_run import StageRun
 from sptnet.training import StageTrainer
 
 BATCHES = 5  # sixty images, twelve a batch
@@ -210,10 +211,10 @@ def test_a_bad_loss_changes_no_weight(tiny_config, few_digits, run_it, tmp_path,
 
     monkeypatch.setattr(method, "gcd_loss", spoilt)
     experiment = Experiment(tiny_config, RunFolder(tmp_path / "run"), few_digits, tell=lambda message: None)
-    before = {name: value.clone() for name, value in experiment.model.state_dict().items()}
+    before = {name: value.clone() for name, value in experiment.learner.model.state_dict().items()}
     with pytest.raises(Failure, match=r"epoch 1, batch 1: .*learning rate"):
         experiment.run()
-    after = experiment.model.state_dict()
+    after = experiment.learner.model.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
 
 
@@ -231,12 +232,12 @@ def test_the_epoch_with_the_best_holdout_is_kept(choosy, held_out_digits, run_it
     folder = tmp_path / "run"
     accuracies = {("simgcd", e): a for e, a in enumerate([0.2, 0.7, 0.7], start=1)}
     accuracies |= {("sptnet", e): a for e, a in enumerate([0.9, 0.3, 0.95, 0.4], start=1)}
-    inner = Experiment._epoch_line
+    inner = StageRun._line
 
-    def line(self, number, plan, report):
-        return inner(self, number, plan, report) | {"old_holdout": accuracies[plan.name, report.epoch]}
+    def line(self, report):
+        return inner(self, report) | {"old_holdout": accuracies[self.plan.name, report.epoch]}
 
-    monkeypatch.setattr(Experiment, "_epoch_line", line)
+    monkeypatch.setattr(StageRun, "_line", line)
     monkeypatch.setattr(sptnet.checkpoint, "KEEP", 100)
     if stopped_at is not None:
         with monkeypatch.context() as patch:
@@ -532,12 +533,12 @@ def test_ctrl_c_before_there_is_a_run_promises_nothing(command, train_words, tmp
     """What is printed must work: there is nothing to resume while the images are still being read."""
 
     def prepare():
-        import sptnet.experiment
+        import sptnet.preparation
 
         def interrupted(*_):
             raise KeyboardInterrupt
 
-        sptnet.experiment.load_data = interrupted
+        sptnet.preparation.load_data = interrupted
 
     folder = tmp_path / "run"
     process = command([*train_words, "--out", str(folder)], prepare)
