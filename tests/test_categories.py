@@ -20,8 +20,8 @@ from sptnet.categories import (
     write_category_pictures,
     write_predictions,
 )
+from sptnet.outputs import Outputs
 from sptnet.pile import Pile
-from sptnet.scoring import Outputs
 from sptnet.split import Split
 
 

@@ -110,6 +110,7 @@ ORDER = [
     "sptnet.estimate",
     "sptnet.auto_count",
     "sptnet.count_plot",
+    "sptnet.outputs",
     "sptnet.scoring",
     "sptnet.looking",
     "sptnet.categories",

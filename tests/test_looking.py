@@ -15,7 +15,7 @@ from sptnet.data import LoadedData
 from sptnet.distributed import World
 from sptnet.experiment import Experiment
 from sptnet.learner import Learner
-from sptnet.looking import Looker, classify
+from sptnet.looking import Looker
 from sptnet.model import GcdModel
 from sptnet.run_folder import RunFolder
 from sptnet.stage_run import StageRun
@@ -142,12 +142,6 @@ def test_no_image_at_all(model: GcdModel, looker: Looker, bank: TokenBank) -> No
         found = looker.outputs(model, np.empty(0, dtype=np.int64), some_bank)
         assert found.features.shape == (0, model.backbone.dim)
         assert found.logits.shape == (0, 10)
-
-
-def test_logits_come_a_few_rows_at_a_time(model: GcdModel, cpu: Any) -> None:
-    features = torch.randn(11, model.backbone.dim)
-    whole = model.head.classify(features)
-    torch.testing.assert_close(classify(model.head, features, cpu, rows=4), whole, rtol=0, atol=1e-6)
 
 
 # --- in a run ---------------------------------------------------------------------------------------------------------

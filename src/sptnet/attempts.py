@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from sptnet.images import UnreadableImage
 from sptnet.loader import n_workers
+from sptnet.outputs import Outputs, run_model
 from sptnet.predictor import Predictor
-from sptnet.scoring import Outputs, run_model
 from sptnet.views import CentreViews, ImageStore, ViewMaker
 
 

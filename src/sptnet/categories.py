@@ -9,8 +9,8 @@ from PIL import Image
 
 from sptnet.files import write_atomically
 from sptnet.images import read_image
+from sptnet.outputs import Outputs
 from sptnet.pile import Pile
-from sptnet.scoring import Outputs
 from sptnet.split import Split
 
 TILE, PER_ROW, MOST = 64, 8, 24

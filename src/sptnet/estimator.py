@@ -23,12 +23,12 @@ from sptnet.experiment import Experiment
 from sptnet.found import read_found
 from sptnet.metrics import split_accuracy
 from sptnet.model_folder import load_model
+from sptnet.outputs import Outputs
 from sptnet.predictor import Predictor
 from sptnet.progress import console, say
 from sptnet.readable import drop_unreadable
 from sptnet.recipe_book import toml_value
 from sptnet.run_folder import RunFolder
-from sptnet.scoring import Outputs
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]

@@ -16,6 +16,7 @@ from sptnet.config import Config, PromptSettings
 from sptnet.data import LoadedData
 from sptnet.found import FEATURES, write_features
 from sptnet.interrupt import noted_interrupts
+from sptnet.outputs import Outputs
 from sptnet.phases import TakeTurns
 from sptnet.preparation import prepare
 from sptnet.progress import Say, duration, say
@@ -23,7 +24,6 @@ from sptnet.run_bank import with_bank
 from sptnet.run_facts import now, starting_facts
 from sptnet.run_folder import RunFolder, refuse_among_images
 from sptnet.sampler import check_batch_size, n_batches
-from sptnet.scoring import Outputs
 from sptnet.split import write_split
 from sptnet.stage_run import StageRun
 

@@ -20,11 +20,12 @@ from sptnet.looking import Looker
 from sptnet.methods.method import Method
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model
+from sptnet.outputs import Outputs
 from sptnet.phases import StagePlan
 from sptnet.progress import bar
 from sptnet.readable import fingerprint
 from sptnet.run_bank import open_bank
-from sptnet.scoring import Outputs, score_sets
+from sptnet.scoring import score_sets
 from sptnet.seeds import seed_of
 from sptnet.token_bank import TokenBank
 

@@ -9,13 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.cluster_head import Head
 from sptnet.device import Compute
 from sptnet.distributed import World
 from sptnet.kept_memory import memory_kept
 from sptnet.loader import iterate_centre_views
 from sptnet.model import GcdModel
-from sptnet.scoring import Outputs, run_model
+from sptnet.outputs import Outputs, classify, model_features
 from sptnet.token_bank import TokenBank
 from sptnet.views import ImageStore, ViewMaker
 
@@ -53,7 +52,7 @@ class Looker:
     ) -> Float[Tensor, "n dim"]:
         own = indices[self.world.share(len(indices))]
         if bank is None or model.has_prompts:
-            features = run_model(model, self._views(own, told), self.compute).features
+            features = model_features(model, self._views(own, told), self.compute)
         else:
             features = self._through_bank(model, own, bank)
         return self.world.gather(features, len(indices))
@@ -86,11 +85,3 @@ class Looker:
                 features.append(backbone.finish(tokens).float().cpu())
         model.train(was_training)
         return torch.cat(features)
-
-
-@torch.inference_mode()
-def classify(head: Head, features: Float[Tensor, "n dim"], compute: Compute, rows: int = 4096) -> Float[Tensor, "n k"]:
-    """Logits of features on the CPU, some rows at a time."""
-    with compute.autocast():
-        parts = [head.classify(part.to(compute.device)).float().cpu() for part in features.split(rows)]
-    return torch.cat(parts)

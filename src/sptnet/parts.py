@@ -19,10 +19,10 @@ from sptnet.files import write_atomically
 from sptnet.found import write_features
 from sptnet.images import UnreadableImage
 from sptnet.kept_memory import memory_kept
+from sptnet.outputs import Outputs
 from sptnet.predictor import Predictor
 from sptnet.progress import Bar, bar, say
 from sptnet.readable import too_many_unreadable
-from sptnet.scoring import Outputs
 
 COLUMNS = ("image", "category", "is_new", "certainty")
 

@@ -18,7 +18,7 @@ from sptnet.folding import fold_prompt
 from sptnet.loader import iterate_centre_views
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model
-from sptnet.scoring import Outputs, run_model
+from sptnet.outputs import Outputs, run_model
 from sptnet.views import ImageStore, ViewMaker
 
 Images = Sequence[str | Path | Image.Image | npt.NDArray[Any]] | npt.NDArray[Any] | str | Path | Image.Image

@@ -1,60 +1,13 @@
-"""Predicting and scoring: every image through the model once, then one matching over all of them."""
+"""Scoring: one matching over all predictions of a set of images."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from sptnet.device import Compute
-from sptnet.kept_memory import memory_kept
-from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.metrics import nmi_ari, split_accuracy
-from sptnet.model import GcdModel
 from sptnet.pile import Pile
 from sptnet.split import Split
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Features and logits of images, in their order."""
-
-    features: Tensor
-    logits: Tensor
-
-    @property
-    def categories(self) -> npt.NDArray[np.int64]:
-        return self.logits.argmax(1).numpy()
-
-    @property
-    def probabilities(self) -> npt.NDArray[np.float32]:
-        return (self.logits / STUDENT_TEMPERATURE).softmax(1).numpy()
-
-    @property
-    def unit_features(self) -> npt.NDArray[np.float32]:
-        """Features of length one."""
-        return F.normalize(self.features, dim=1).numpy()
-
-
-@memory_kept()
-@torch.inference_mode()
-def run_model(model: GcdModel, views: Iterable[Tensor], compute: Compute, prompted: bool = True) -> Outputs:
-    """Features and logits of normalised views, batch by batch, in float32 on the CPU."""
-    was_training = model.training
-    model.eval()
-    features, logits = [torch.empty(0, model.backbone.dim)], [torch.empty(0, model.head.n_categories)]
-    for batch in views:
-        with compute.autocast():
-            feature = model.features(batch.to(compute.device), prompted)
-            logit = model.head.classify(feature)
-        features.append(feature.float().cpu())
-        logits.append(logit.float().cpu())
-    model.train(was_training)
-    return Outputs(torch.cat(features), torch.cat(logits))
 
 
 def score(truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], n_known: int) -> dict[str, Any]:
