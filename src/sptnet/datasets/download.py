@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import IO
+from urllib.error import HTTPError
 from urllib.parse import urlparse
 from urllib.request import urlopen
 
@@ -85,6 +86,8 @@ def _connection_problems(url: str, by_hand: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, HTTPException, EOFError, tarfile.TarError, zlib.error) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it holds the connection
         raise Failure(f"{url} could not be downloaded ({_reason(error)}). Fetch it by hand {by_hand}.") from error
 
 
