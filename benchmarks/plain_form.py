@@ -50,6 +50,9 @@ class PlainModel(nn.Module):
         tokens: Tensor = self.vit.forward_features(images)
         return tokens[:, 0]
 
+    def last_block_and_head(self) -> list[nn.Parameter]:
+        return [*self.vit.blocks[-1].parameters(), *(p for p in self.head.parameters() if p.requires_grad)]
+
     def stage_one(self, one: Tensor, two: Tensor, labels: Tensor) -> GcdLoss:
         """Both views prompted, prompts learn; the head's gradients are computed and thrown away."""
         self.vit.blocks[-1].requires_grad_(False)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from PIL import Image
 from plain_form import PlainModel, plain_views
-from torch import Tensor
+from torch import Tensor, nn
 
 from sptnet.backbone import Backbone
 from sptnet.config import PromptSettings
@@ -74,13 +74,14 @@ class Forms:
         draws = [BankedDraw(torch.full((len(self.one),), i), made[i]) for i in range(phase.draws)]
         pixels = [self.one, self.two][: phase.draws]
         batch = Batch(pixels, self.labels, self.labels >= 0, torch.arange(len(self.one)), draws if banked else [])
+        update = descent([p for group in phase.trains for p in self.ours.group(group)], fused=True)
 
         def run() -> float:
             self.ours.train_only(phase.trains)
-            for parameter in self.ours.parameters():
-                parameter.grad = None
+            update.zero_grad()
             loss = step_loss(self.ours, batch, phase, self.plan, 0, CPU, self.bank if banked else None)
             loss.total.backward()
+            update.step()
             return float(loss.total.detach())
 
         return run
@@ -89,15 +90,35 @@ class Forms:
         images, first = torch.arange(len(self.one)), torch.zeros(len(self.one), dtype=torch.int64)
         return [self.bank.read(images, first + view).float() for view in (0, 1)]
 
-    def plain_step(self, loss: Callable[[], Tensor]) -> Callable[[], float]:
+    def plain_step(self, loss: Callable[[], Tensor], trains: list[nn.Parameter]) -> Callable[[], float]:
+        update = descent(trains)
+
         def run() -> float:
-            for parameter in self.plain.parameters():
+            for parameter in self.plain.parameters():  # in stage one the heads have gradients too
                 parameter.grad = None
             total = loss()
             total.backward()
+            update.step()
             return float(total.detach())
 
         return run
+
+    def plain_stage_one(self) -> Callable[[], float]:
+        return self.plain_step(lambda: self.plain.stage_one(self.one, self.two, self.labels).total, [self.plain.prompt])
+
+    def plain_stage_two(self) -> Callable[[], float]:
+        return self.plain_step(
+            lambda: self.plain.stage_two(self.one, self.labels).total, self.plain.last_block_and_head()
+        )
+
+    def plain_simgcd(self) -> Callable[[], float]:
+        trains = self.plain.last_block_and_head()
+        return self.plain_step(lambda: self.plain.simgcd(self.one, self.two, self.labels).total, trains)
+
+
+def descent(parameters: list[nn.Parameter], fused: bool = False) -> torch.optim.Optimizer:
+    """At rate 0: the work of an update, and every step sees the same weights."""
+    return torch.optim.SGD(parameters, lr=0.0, momentum=0.9, weight_decay=5e-5, fused=fused)
 
 
 def fresh_backbone(name: str) -> Backbone:
@@ -214,7 +235,7 @@ def measure_memory(settings: argparse.Namespace) -> None:
         forms = Forms(settings, Path(folder))
         before = peak_bytes()
         if settings.memory_of == "plain":
-            forms.plain_step(lambda: forms.plain.stage_one(forms.one, forms.two, forms.labels).total)()
+            forms.plain_stage_one()()
         else:
             with memory_kept():
                 forms.step(PROMPT)()
@@ -228,15 +249,12 @@ def peak_bytes() -> int:
 
 
 def compare_steps(forms: Forms, only: str, repeats: int) -> None:
-    one, two, labels, plain, n = forms.one, forms.two, forms.labels, forms.plain, len(forms.one)
-    stage_one = forms.plain_step(lambda: plain.stage_one(one, two, labels).total)
-    stage_two = forms.plain_step(lambda: plain.stage_two(one, labels).total)
-    simgcd = forms.plain_step(lambda: plain.simgcd(one, two, labels).total)
+    n, stage_two = len(forms.one), forms.plain_stage_two()
     rows: list[tuple[str, Callable[[], object], Callable[[], object], int, bool]] = [
-        ("stage-one step", stage_one, forms.step(PROMPT), 2 * n, True),
+        ("stage-one step", forms.plain_stage_one(), forms.step(PROMPT), 2 * n, True),
         ("stage-two step, no cache", stage_two, forms.step(MODEL), 2 * n, False),
         ("stage-two step, raw half cached", stage_two, forms.step(MODEL, banked=True), n, False),
-        ("SimGCD step, cache warm", simgcd, forms.step(RAW, banked=True), 0, False),
+        ("SimGCD step, cache warm", forms.plain_simgcd(), forms.step(RAW, banked=True), 0, False),
     ]
     for name, published, ours, views, backward in rows:
         if only not in name:

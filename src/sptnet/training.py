@@ -86,6 +86,7 @@ class StageTrainer:
                     parameter_groups(parameters, settings.weight_decay, settings.decay_vectors),
                     lr=0.0,
                     momentum=settings.momentum,
+                    fused=True,  # weights, gradients and momentum pass through memory once, not one by one
                 )
         self.scalers = {group: compute.scaler() for group in self.optimisers}
         self.epoch = 0
