@@ -134,13 +134,15 @@ def compare(
     repeats: int,
     keep: tuple[bool, bool] = (False, True),
 ) -> float:
-    """Both in turn, so that a busy moment hits both; the ratio is the median of the pairs' ratios.
+    """Both in turn, now one first and now the other, so that a busy moment hits both; the median of the pairs' ratios.
 
     `keep` says for which of them the package's way of keeping memory is on, as it is while it trains and predicts.
     """
     times: tuple[list[float], list[float]] = ([], [])
+    both = list(zip((plain, ours), keep, times, strict=True))
     for _ in range(repeats + 1):
-        for work, kept, taken in zip((plain, ours), keep, times, strict=True):
+        both.reverse()
+        for work, kept, taken in both:
             with memory_kept() if kept else nullcontext():
                 if kept:
                     work()  # the first one fetches the memory that the others of an epoch find there
@@ -278,13 +280,14 @@ def compare_inference(forms: Forms, repeats: int) -> None:
     )
     tell_limit(PRODUCTS, products_alone(forms, len(images), False, repeats), quick)
     name = "inference: without prompts, against with"
-    compare(name, lambda: ours(images, False), lambda: folded(images), 2 * repeats, keep=(True, True))
+    compare(name, lambda: ours(images, False), lambda: folded(images), 4 * repeats, keep=(True, True))
 
 
-def compare_memory() -> None:
-    def grown(form: str) -> int:
+def compare_memory(repeats: int) -> None:
+    def grown(form: str) -> float:
         words = [sys.executable, __file__, *sys.argv[1:], "--memory-of", form]
-        return int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+        runs = [subprocess.run(words, capture_output=True, text=True, check=True) for _ in range(repeats)]
+        return statistics.median(int(run.stdout) for run in runs)
 
     plain, ours = grown("plain"), grown("ours")
     used = f"{plain / 1e6:9.0f} MB {ours / 1e6:9.0f} MB {ours / plain:7.2f} of it"
@@ -316,7 +319,7 @@ def main() -> None:
         if only in "loader":
             compare_loaders(Path(folder), settings.images, repeats)
     if only in "memory":
-        compare_memory()
+        compare_memory(repeats)
 
 
 if __name__ == "__main__":
