@@ -23,6 +23,7 @@ ORDER = [
     "sptnet.files",
     "sptnet.interrupt",
     "sptnet.kept_memory",
+    "sptnet.evaluating",
     "sptnet.distributed",
     # images, who is labelled, views
     "sptnet.heic",

@@ -59,3 +59,15 @@ def test_logits_come_a_few_rows_at_a_time(prompted_model, cpu):
     features = torch.randn(11, prompted_model.backbone.dim)
     whole = prompted_model.head.classify(features)
     torch.testing.assert_close(classify(prompted_model.head, features, cpu, rows=4), whole, rtol=0, atol=1e-6)
+
+
+def test_a_model_is_as_it_was_even_if_looking_fails(prompted_model, cpu):
+    def views():
+        yield torch.zeros(1, 3, 32, 32)
+        assert not prompted_model.training
+        raise ValueError("unreadable")
+
+    prompted_model.train()
+    with pytest.raises(ValueError, match="unreadable"):
+        run_model(prompted_model, views(), cpu)
+    assert prompted_model.training

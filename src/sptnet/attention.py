@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from sptnet.class_token import run_block
 from sptnet.device import Compute
 from sptnet.errors import Misuse
+from sptnet.evaluating import evaluating
 from sptnet.model import GcdModel
 from sptnet.views import ImageStore, Source, ViewMaker
 from sptnet.vit_parts import rotary_positions, with_tokens
@@ -42,8 +43,7 @@ def last_block_attention(
 
     A token shares its attention among all tokens, so over the patches alone a row sums to less than one.
     """
-    was_training = model.training
-    model = model.to(compute.device).eval()
+    model = model.to(compute.device)
     pixels = model.backbone.pixels
     store, maker = ImageStore(sources, pixels, crop_ratio, cache_mb=0), ViewMaker(pixels)
     grid = pixels.image_size // model.backbone.patch_size
@@ -51,13 +51,12 @@ def last_block_attention(
     for first in range(0, len(sources), BATCH_SIZE):
         batch = range(first, min(first + BATCH_SIZE, len(sources)))
         views = torch.stack([maker.centre_view(store[i]) for i in batch])
-        with compute.autocast():
+        with evaluating(model), compute.autocast():
             weights = all_weights(model, maker.normalise(views).to(compute.device), prompted)
         kept = torch.tensor([0, *range(weights.shape[-1] - grid * grid, weights.shape[-1])], device=weights.device)
         heads = weights[:, :, kept][..., kept[1:]].float().cpu().numpy()
         for view, of_image in zip(views, heads, strict=True):
             found.append(Attention(view.permute(1, 2, 0).numpy(), grid, of_image))
-    model.train(was_training)
     return found
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from sptnet.backbone import Backbone
 from sptnet.device import Compute
 from sptnet.distributed import World
+from sptnet.evaluating import evaluating
 from sptnet.kept_memory import memory_kept
 from sptnet.loader import iterate_centre_views
 from sptnet.views import ImageStore, Source, ViewMaker
@@ -29,17 +30,15 @@ def extract_features(
     world: World = World(),  # noqa: B008
 ) -> Float[Tensor, "n dim"]:
     """The class token of every image, in order, in float32 on the CPU; `on_progress` hears how many are done."""
-    was_training = backbone.training
-    backbone = backbone.to(compute.device).eval()
+    backbone = backbone.to(compute.device)
     store = ImageStore(sources, backbone.pixels, crop_ratio, cache_mb=0)
     features, done = [torch.empty(0, backbone.dim)], 0
     own = np.arange(len(sources))[world.share(len(sources))]
     views = iterate_centre_views(store, ViewMaker(backbone.pixels), own, BATCH_SIZE, workers)
-    for batch in views:
-        with compute.autocast():
-            feature = backbone(batch.to(compute.device))
-        features.append(feature.float().cpu())
-        done += len(batch)
-        on_progress(done * world.size)
-    backbone.train(was_training)
+    with evaluating(backbone):
+        for batch in views:
+            with compute.autocast():
+                features.append(backbone(batch.to(compute.device)).float().cpu())
+            done += len(batch)
+            on_progress(done * world.size)
     return world.gather(torch.cat(features), len(sources))

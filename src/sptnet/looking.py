@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sptnet.device import Compute
 from sptnet.distributed import World
+from sptnet.evaluating import evaluating
 from sptnet.kept_memory import memory_kept
 from sptnet.loader import iterate_centre_views
 from sptnet.model import GcdModel
@@ -72,9 +73,7 @@ class Looker:
         centre = torch.full_like(images, bank.centre)
         missing = images[torch.from_numpy(~bank.filled(images, centre))]
         views = self._views(missing.numpy(), lambda done: None)
-        was_training = model.training
-        model.eval()
-        with self.compute.autocast():
+        with evaluating(model), self.compute.autocast():
             for start, pixels in zip(range(0, len(missing), self.batch_size), views, strict=True):
                 part = missing[start : start + self.batch_size]
                 tokens = backbone.enter_last_block(pixels.to(self.compute.device))
@@ -83,5 +82,4 @@ class Looker:
             for part in images.split(self.batch_size):
                 tokens = bank.read(part, centre[: len(part)]).to(self.compute.device).float()
                 features.append(backbone.finish(tokens).float().cpu())
-        model.train(was_training)
         return torch.cat(features)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sptnet.cluster_head import Head
 from sptnet.device import Compute
+from sptnet.evaluating import evaluating
 from sptnet.kept_memory import memory_kept
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model import GcdModel
@@ -49,13 +50,11 @@ def run_model(model: GcdModel, views: Iterable[Tensor], compute: Compute, prompt
 def model_features(
     model: GcdModel, views: Iterable[Tensor], compute: Compute, prompted: bool = True
 ) -> Float[Tensor, "n dim"]:
-    was_training = model.training
-    model.eval()
     features = [torch.empty(0, model.backbone.dim)]
-    for batch in views:
-        with compute.autocast():
-            features.append(model.features(batch.to(compute.device), prompted).float().cpu())
-    model.train(was_training)
+    with evaluating(model):
+        for batch in views:
+            with compute.autocast():
+                features.append(model.features(batch.to(compute.device), prompted).float().cpu())
     return torch.cat(features)
 
 
