@@ -34,11 +34,11 @@ def estimate(
     import numpy as np
 
     from sptnet.auto_count import count_categories, features_of
-    from sptnet.backbone import build_backbone
     from sptnet.count_plot import check_picture_name, plot_count
     from sptnet.data import load_data
     from sptnet.device import choose_compute
     from sptnet.distributed import world
+    from sptnet.preparation import backbone_of
     from sptnet.recipe_book import load_recipe
 
     if plot is not None:
@@ -55,10 +55,8 @@ def estimate(
     config = load_recipe(recipe, [*["data.source=folder"] * own_images, *(settings or []), *changes])
     loaded = load_data(config.data)
     split = loaded.split
-    images, everyone, given = np.concatenate([split.labelled, split.unlabelled]), world(), config.backbone
-    vit = everyone.one_by_one_on_a_machine(
-        lambda: build_backbone(given.name, given.weights, given.image_size, reading=config.reading)
-    )
+    images, everyone = np.concatenate([split.labelled, split.unlabelled]), world()
+    vit = backbone_of(config, everyone)
     compute = choose_compute(config.device, config.precision, everyone.local_rank)
     features = features_of(config, loaded, images, vit, compute, everyone)
     found = count_categories(loaded, features, images, seed, everyone, least, most, method)  # type: ignore[arg-type]
