@@ -125,7 +125,6 @@ class Experiment:
     def _finish(self, selected_epoch: int | None, seconds: float) -> dict[str, Any]:
         """Predictions and pictures of everything, and the final scores."""
         learner, everything = self.learner, np.arange(len(self.learner.data.pile))
-        learner.load(self.run_folder.model)
         learner.look_at_all()
         self.outputs_of_all = learner.outputs(everything)
         scores = learner.scores(self.outputs_of_all, everything)

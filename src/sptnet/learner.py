@@ -117,5 +117,6 @@ class Learner:
         self.model.head = head
 
     def load(self, folder: Path) -> None:
-        """A saved model in the place of this one. Unless they are the same, what was seen has to be forgotten."""
+        """A saved model in the place of this one; what this one saw is forgotten."""
         self.model = load_model(folder)[0].to(self.compute.device)
+        self.looker.forget()

@@ -50,7 +50,6 @@ class StageRun:
             self._tell(line)
         if self.selects:
             learner.load(self._best_folder)
-            learner.looker.forget()
         else:
             if learner.is_last(number):
                 learner.look_at_all()
