@@ -77,10 +77,14 @@ def read_pile(settings: Data) -> Pile:
     return pile
 
 
-def resolve_n_categories(asked: int | None, factor: float, split: Split) -> int:
-    """The number asked for, or the true number (times a factor) where every image's truth is known."""
+def check_count(asked: int | str | None, factor: float) -> None:
     if asked is not None and factor != 1:
         raise Misuse("n_categories and category_factor exclude each other. Give one of them.")
+
+
+def resolve_n_categories(asked: int | None, factor: float, split: Split) -> int:
+    """The number asked for, or the true number (times a factor) where every image's truth is known."""
+    check_count(asked, factor)
     if asked is None and (split.target < 0).any():
         raise Misuse(
             f"how many categories are there? {split.n_known} are known; give the number with the new ones, "

@@ -10,7 +10,7 @@ from sptnet.auto_count import count_categories, features_of
 from sptnet.backbone import Backbone, build_backbone
 from sptnet.categories import category_names
 from sptnet.config import Config
-from sptnet.data import LoadedData, load_data, resolve_n_categories
+from sptnet.data import LoadedData, check_count, load_data, resolve_n_categories
 from sptnet.device import Compute, choose_compute
 from sptnet.distributed import World, world
 from sptnet.errors import Misuse
@@ -62,8 +62,7 @@ def check(config: Config, method: Method, split: Split) -> None:
     """What these images cannot be trained with is refused before anything takes time."""
     if split.n_known == 0 and method.clusters != "plain":
         raise Misuse(f"no image has a label, but {config.method} learns from them. Label some, or use kmeans.")
-    if config.n_categories is not None and config.category_factor != 1:
-        raise Misuse("n_categories and category_factor exclude each other. Give one of them.")
+    check_count(config.n_categories, config.category_factor)
     if config.training.select == "best-old-holdout" and len(split.holdout) == 0:
         raise Misuse(
             "training.select=best-old-holdout needs labelled images kept aside. Give a share of them, "
