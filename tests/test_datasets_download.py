@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 
 import pytest
 import torchvision
@@ -135,8 +135,10 @@ def test_a_page_that_is_not_there(server: Server, tmp_path: Path) -> None:
         Failure,
         match=rf"/other\.tgz could not be downloaded \(HTTP Error 404: Not Found\)\. "
         rf"Fetch it by hand as {tmp_path}/other\.tgz\.$",
-    ):
+    ) as told:
         ours.fetch_and_unpack(tmp_path)
+    assert isinstance(told.value.__cause__, HTTPError)
+    assert told.value.__cause__.fp.closed, "the connection stays open"
 
 
 def test_no_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
