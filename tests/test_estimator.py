@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 
 from sptnet import CategoryDiscoverer, speed
 from sptnet.backbone import EMBEDDED
+from sptnet.distributed import World
 from sptnet.errors import Failure, Misuse
 from sptnet.estimator_inputs import Images, as_images, as_pile, label_names, seed_from, sorted_names
 from sptnet.pile import digits
@@ -326,3 +327,9 @@ def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.png").write_bytes(b"no image")
     with pytest.raises(Failure, match=r"cannot read the image .*bad\.png: not an image\. Repair or remove it\."):
         discoverer().fit([*X[:39], tmp_path / "bad.png"], Y)
+
+
+def test_several_processes_need_a_folder_that_all_of_them_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sptnet.estimator.world", lambda: World(0, 2))
+    with pytest.raises(Misuse, match=r"need a run directory that all of them see\. Give out=DIR\."):
+        discoverer().fit(X, Y)

@@ -14,6 +14,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 ORDER = [
     # what everything may use
     "sptnet.errors",
+    "sptnet.place",
     "sptnet.config",
     "sptnet.recipe_book",
     "sptnet.recipe_table",
@@ -186,6 +187,7 @@ ORDER = [
     # the command line
     "sptnet.cli.tables",
     "sptnet.cli.options",
+    "sptnet.cli.processes",
     "sptnet.cli.stopping",
     "sptnet.cli.train",
     "sptnet.cli.check",

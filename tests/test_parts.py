@@ -26,7 +26,7 @@ from sptnet.edits import Rename, add_edits
 from sptnet.errors import Failure, Misuse
 from sptnet.model_folder import ModelCard, save_model
 from sptnet.parts import COLUMNS, Naming, Tally, write_parts
-from sptnet.parts_job import Job, describe_job, open_folder, place_of
+from sptnet.parts_job import Job, describe_job, open_folder
 from sptnet.pile import digits
 from sptnet.predictor import Predictor, load
 from test_distributed import torchrun
@@ -369,26 +369,6 @@ def test_a_damaged_job_is_a_failure(text: str, tmp_path: Path) -> None:
     (tmp_path / "parts.json").write_text(text)
     with pytest.raises(Failure, match=r"parts\.json is damaged \(.*\)\. Give another folder with --parts, or remove "):
         open_folder(tmp_path, JOB_OF_NOTHING, World())
-
-
-# the place of a process
-
-
-def test_a_process_reads_its_place_and_joins_nobody() -> None:
-    assert place_of({}) == place_of({"RANK": "1"}) == place_of({"WORLD_SIZE": "4"}) == World()
-    assert place_of({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}) == World(3, 4, 1)
-    assert place_of({"RANK": "3", "WORLD_SIZE": "4"}) == World(3, 4, 0)
-    assert not torch.distributed.is_initialized()
-
-
-@pytest.mark.parametrize(("rank", "size"), [("4", "4"), ("-1", "2"), ("x", "2"), ("0", "")])
-def test_a_place_that_cannot_be_is_refused(rank: str, size: str) -> None:
-    with pytest.raises(Misuse) as error:
-        place_of({"RANK": rank, "WORLD_SIZE": size})
-    assert str(error.value) == (
-        f"RANK={rank} and WORLD_SIZE={size} name no process of a job. Start it with torchrun, or remove both from the "
-        "environment."
-    )
 
 
 def test_several_processes_need_parts(model: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:

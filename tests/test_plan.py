@@ -1,14 +1,20 @@
 """The plan of `sptnet discover`: a table from pile, speed and time to method and schedule, with its reasons."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from sptnet import discovery
 from sptnet import speed as speed_module
+from sptnet.backbone import EMBEDDED
 from sptnet.config import Config
 from sptnet.costs import Costs, PileFacts
+from sptnet.data import load_data
+from sptnet.discovery import make_settings, plan_for
+from sptnet.distributed import World
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
 from sptnet.phases import MODEL, PROMPT, TakeTurns
@@ -72,6 +78,28 @@ def test_processes_load_beside_the_computing() -> None:
     assert costs.raw_epochs(1, bank=0) == pytest.approx(views / 2000 + views / 20_000), "computing is the longer"
     reading = Costs(config, MIDDLE, Speed("cuda", 10**6, 10**6, 10**6, 100, 224, 1))
     assert reading.raw_epochs(3, bank=0) == pytest.approx(3 * 5000 / 400), "reading is the longer"
+
+
+def test_processes_share_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert CPU.of_processes(1) == CPU
+    monkeypatch.setattr(discovery, "measure_speed", lambda *_: CPU)
+    config = make_settings(
+        EMBEDDED, ["n_categories=10", "data.source=digits", "data.known_classes=5", "device=cpu", "views.bank=0"]
+    )
+    data = load_data(config.data)
+    alone = plan_for(config, data, tmp_path, method="simgcd", given={"simgcd.epochs", "views.bank"}, report=False)
+    monkeypatch.setattr(discovery, "world", lambda: Four(0, 4))
+    shared = plan_for(config, data, tmp_path, method="simgcd", given={"simgcd.epochs", "views.bank"}, report=False)
+    assert shared.config == alone.config
+    assert [step.what for step in shared.steps] == [step.what for step in alone.steps]
+    assert [4 * step.seconds for step in shared.steps] == pytest.approx([step.seconds for step in alone.steps])
+
+
+class Four(World):
+    """Four processes, seen by the first one."""
+
+    def from_first(self, work: Callable[[], Any]) -> Any:
+        return work()
 
 
 # --- what is chosen ---------------------------------------------------------------------------------------------------

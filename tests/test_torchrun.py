@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from test_discover import fill
 from test_distributed import torchrun
 
 
@@ -57,6 +58,18 @@ def assert_same_run(one: Path, other: Path) -> None:
     assert categories(one) == categories(other)
     scores, theirs = (json.loads((run / "run.json").read_text())["scores"] for run in (one, other))
     assert scores["unlabelled"]["all"] == theirs["unlabelled"]["all"]
+
+
+def assert_same_findings(one: Path, other: Path) -> None:
+    assert categories(one) == categories(other)
+    weights, expected = (load_file(run / "model" / "model.safetensors") for run in (one, other))
+    for name, value in expected.items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-3, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("discover") / "photos")
 
 
 def test_two_processes_leave_the_run_of_one(words: list[str], alone: Path, tmp_path: Path) -> None:
@@ -108,6 +121,55 @@ def test_two_processes_count_as_one_does(words: list[str], tmp_path: Path) -> No
     assert (found["n_categories"], found["interval"]) == (expected["n_categories"], expected["interval"])
     assert [trial["n_categories"] for trial in found["curve"]] == [t["n_categories"] for t in expected["curve"]]
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_two_processes_discover_what_one_discovers(photos: Path, tmp_path: Path) -> None:
+    discover = ["-m", "sptnet", "discover", photos, "--method", "simgcd", "--epochs", "3", "--set", "views.bank=2"]
+    discover += ["--backbone", "sptnet_digits_vit", "--set", "backbone.image_size=32", "--device", "cpu"]
+    done = torchrun(*discover, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout.count("plan:"), done.stdout.count("report: ")) == (1, 1)
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert not (tmp_path / "run" / "tokens").exists()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, *discover, "--no-report", "--out", tmp_path / "alone"]
+    subprocess.run(words, check=True, capture_output=True, env=environment)
+    assert_same_findings(tmp_path / "run", tmp_path / "alone")
+
+
+FIT = """
+import json, os, sys
+from pathlib import Path
+from sptnet import CategoryDiscoverer
+images, out = map(Path, sys.argv[1:])
+settings = {"backbone.image_size": 32}
+fitted = CategoryDiscoverer("simgcd", 6, "sptnet_digits_vit", "cpu", epochs=2, settings=settings, out=out).fit(images)
+told = [fitted.plan_.seconds, fitted.plan_.config.seed, fitted.labels_.tolist()]
+(out.parent / os.environ["RANK"]).write_text(json.dumps(told))
+"""
+
+
+def test_all_processes_fit_the_same_by_one_plan(photos: Path, tmp_path: Path) -> None:
+    """By its own clock each would plan other seconds, and by its own dice another seed."""
+    (tmp_path / "fit.py").write_text(FIT)
+    done = torchrun(tmp_path / "fit.py", photos, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads((tmp_path / rank).read_text()) for rank in "01")
+    assert first == second
+    assert len(first[2]) == 48
+
+
+def test_a_verb_of_one_process_is_done_by_the_first() -> None:
+    listing = ["-m", "sptnet", "recipes", "list"]
+    alone = subprocess.run([sys.executable, *listing], check=True, capture_output=True, text=True)
+    done = torchrun(*listing)
+    assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
+
+
+def test_a_mistake_that_all_processes_see_is_told_once(tmp_path: Path) -> None:
+    done = torchrun("-m", "sptnet", "train", "nonsense", "--out", tmp_path / "run")
+    assert done.returncode != 0
+    assert done.stderr.count("there is no recipe 'nonsense'") == 1
 
 
 def test_a_mistake_is_told_once(words: list[str], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from sptnet.config import BackboneSettings, Config
 from sptnet.costs import PileFacts
 from sptnet.data import LoadedData, load_pile, resolve_n_categories, split_pile
 from sptnet.device import choose_compute
+from sptnet.distributed import world
 from sptnet.errors import Misuse
 from sptnet.pile import Pile
 from sptnet.plan import Plan, check_wishes, make_plan
@@ -70,9 +71,13 @@ def change_settings(config: Config, changes: Iterable[str]) -> Config:
 
 def read_images(config: Config, tell: Say = say) -> tuple[Config, LoadedData]:
     """The images of the folder and who is labelled; the settings say so if nobody is."""
-    pile, unreadable = load_pile(config.data, tell)
-    config = with_known_classes(config, pile)
-    return config, LoadedData(pile, split_pile(config.data, pile), unreadable)
+
+    def read() -> tuple[Config, LoadedData]:
+        pile, unreadable = load_pile(config.data, tell)
+        told = with_known_classes(config, pile)
+        return told, LoadedData(pile, split_pile(told.data, pile), unreadable)
+
+    return world().from_first(read)
 
 
 def with_known_classes(config: Config, pile: Pile) -> Config:
@@ -96,17 +101,24 @@ def plan_for(
     because: str = "as asked",
     pretrained: bool = True,
 ) -> Plan:
-    """A plan for these images on this machine, whose speed is measured first; that needs no pre-trained weights."""
-    settings, split = config.backbone, data.split
+    """A plan for these images on this machine, whose speed is measured first; that needs no pre-trained weights.
+
+    Several processes follow the plan of the first: by its own clock each would make another.
+    """
+    settings, split, everyone = config.backbone, data.split, world()
     method = config.method if method is None and "method" in given else method
     check_wishes(minutes, method, split.n_known)  # before time is spent
     if config.n_categories != "auto":
         resolve_n_categories(config.n_categories, config.category_factor, split)
     weights = settings.weights if pretrained else None
-    backbone = build_backbone(
-        settings.name, weights, settings.image_size, pretrained, ways_out=WAYS_OUT, reading=config.reading
-    )
-    compute = choose_compute(config.device, config.precision)
-    speed = measure_speed(backbone, compute, data.pile.sources, config.views.crop_ratio, config.head)
-    facts = PileFacts(len(data.pile), len(split.labelled), len(split.unlabelled), split.n_known, free_disk(out))
-    return make_plan(config, facts, speed, minutes, method, given, report, because)
+    compute = choose_compute(config.device, config.precision, everyone.local_rank)
+
+    def plan() -> Plan:
+        backbone = build_backbone(
+            settings.name, weights, settings.image_size, pretrained, ways_out=WAYS_OUT, reading=config.reading
+        )
+        alone = measure_speed(backbone, compute, data.pile.sources, config.views.crop_ratio, config.head)
+        facts = PileFacts(len(data.pile), len(split.labelled), len(split.unlabelled), split.n_known, free_disk(out))
+        return make_plan(config, facts, alone.of_processes(everyone.size), minutes, method, given, report, because)
+
+    return everyone.from_first(plan)

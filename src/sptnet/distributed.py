@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from typing import Any, TypeVar
 
@@ -20,8 +21,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sptnet.errors import Failure, SptnetError
+from sptnet.place import Place, place_of
 
 T = TypeVar("T")
+# Others wait while the first process reads or clusters a large pile. A process that is gone is noticed without a limit.
+LONGEST_WAIT = timedelta(hours=12)
 
 
 class SaidElsewhere(SptnetError):
@@ -31,20 +35,8 @@ class SaidElsewhere(SptnetError):
 
 
 @dataclass(frozen=True)
-class World:
-    rank: int = 0
-    size: int = 1
-    local_rank: int = 0
-    machine: int | None = None
-    """Which of several machines this is; nothing where there is one."""
-
-    @property
-    def is_first(self) -> bool:
-        return self.rank == 0
-
-    def share(self, n: int) -> slice:
-        """This process's rows of n: shares follow each other in order and differ by one at most."""
-        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
+class World(Place):
+    """All processes of a job, as one of them sees them."""
 
     def gather(self, rows: Float[Tensor, "share dim"], n: int) -> Float[Tensor, "n dim"]:
         """All n rows from the shares of all processes; gradients reach this process's own rows."""
@@ -143,15 +135,12 @@ def _lost_processes() -> Iterator[None]:
 @cache
 def world() -> World:
     """The world that torchrun made, joined at the first call; otherwise one process alone."""
-    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
-        return World()
-    rank, size, local_rank = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    several_machines = int(os.environ.get("LOCAL_WORLD_SIZE", size)) < size
-    here = World(rank, size, local_rank, int(os.environ["GROUP_RANK"]) if several_machines else None)
+    here = World(**vars(place_of(os.environ)))
     if here.size > 1 and not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(here.local_rank)
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, timeout=LONGEST_WAIT)
         atexit.register(_leave)
     return here
 

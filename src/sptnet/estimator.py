@@ -17,6 +17,7 @@ from sptnet.config import Config
 from sptnet.data import LoadedData, split_pile
 from sptnet.device import choose_compute
 from sptnet.discovery import epoch_changes, given_keys, make_settings, plan_for, read_images, with_known_classes
+from sptnet.distributed import world
 from sptnet.errors import Misuse
 from sptnet.estimator_inputs import as_images, as_pile, label_names, seed_from
 from sptnet.experiment import Experiment
@@ -53,7 +54,8 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
     epochs : epochs of training, for SPTNet of each of its two stages; as many as fit into the time if not given
     minutes : the time there is; 30 on a CPU and 240 on a GPU if not given
     settings : any other settings by their key, such as {"training.batch_size": 64}
-    out : run directory to write, which all commands of sptnet understand; if not given, nothing is left on disk
+    out : run directory to write, which all commands of sptnet understand; if not given, nothing is left on disk.
+        Several processes of torchrun need one that all of them see
     verbose : whether to tell the plan and show progress
 
     Attributes
@@ -99,7 +101,10 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Iterable[Any] | None = None) -> Self:  # noqa: N803
         """Discover the categories of X; y holds the labels, -1, None or NaN where there is none."""
-        changes = self._changes()
+        everyone = world()
+        if everyone.size > 1 and self.out is None:
+            raise Misuse("several processes need a run directory that all of them see. Give out=DIR.")
+        changes = everyone.from_first(self._changes)  # a seed may be drawn
         config = make_settings(self.backbone, changes)
         with self._told():
             config, data = self._read(config, X, y)

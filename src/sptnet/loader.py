@@ -1,6 +1,5 @@
 """Loading views in the background of the training, in the same order whatever the number of workers."""
 
-import os
 from collections.abc import Generator, Iterator
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from sptnet.place import own_cores
 from sptnet.views import Batch, CentreViews, ImageStore, ViewMaker
 
 
@@ -16,7 +16,7 @@ def n_workers(setting: int | str, n_images: int) -> int:
     """`auto`: none for a small pile or on few cores, where starting processes costs more than it saves."""
     if isinstance(setting, int):
         return setting
-    cores = os.cpu_count() or 1
+    cores = own_cores()
     return 0 if cores <= 2 or n_images < 2000 else min(8, cores - 1)
 
 

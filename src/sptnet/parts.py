@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 
 from sptnet.attempts import attempt
-from sptnet.distributed import World
 from sptnet.edited_names import EditedNames
 from sptnet.errors import Failure
 from sptnet.files import write_atomically
@@ -20,6 +19,7 @@ from sptnet.found import write_features
 from sptnet.images import UnreadableImage
 from sptnet.kept_memory import memory_kept
 from sptnet.outputs import Outputs
+from sptnet.place import Place
 from sptnet.predictor import Predictor
 from sptnet.progress import Bar, bar, say
 from sptnet.readable import too_many_unreadable
@@ -64,7 +64,7 @@ def part_file(folder: Path, number: int) -> Path:
 
 
 def write_parts(
-    naming: Naming, files: Sequence[Path], folder: Path, part_size: int, max_unreadable: float, here: World
+    naming: Naming, files: Sequence[Path], folder: Path, part_size: int, max_unreadable: float, here: Place
 ) -> Tally:
     """This process's parts of the list; those that are there already stay as they are."""
     n_parts = -(-len(files) // part_size)

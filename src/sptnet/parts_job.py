@@ -1,4 +1,4 @@
-"""A job that predicts in parts: whose share is which, and what all parts must have in common.
+"""A job that predicts in parts: what all of them must have in common.
 
 Processes need not know of each other. What the parts depend on is written beside them, once, and everybody compares:
 so all parts in a folder come from one and the same job, however often it was started and by how many processes.
@@ -7,15 +7,15 @@ so all parts in a folder come from one and the same job, however often it was st
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sptnet.distributed import World
 from sptnet.edits import as_dict, in_force, read_edits
 from sptnet.errors import Failure, Misuse
 from sptnet.files import write_text_atomically
 from sptnet.model_folder import DESCRIPTION, find_model_folder
+from sptnet.place import Place
 from sptnet.wording import printable
 
 JOB = "parts.json"
@@ -44,19 +44,6 @@ class Job:
     features: bool = False
 
 
-def place_of(environment: Mapping[str, str]) -> World:
-    """This process's place among those that torchrun started, without joining them: a lost one stops no other."""
-    rank, size, local_rank = (environment.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    if rank is None or size is None:
-        return World()
-    if not rank.isdecimal() or not size.isdecimal() or int(rank) >= int(size):
-        raise Misuse(
-            f"RANK={rank} and WORLD_SIZE={size} name no process of a job. Start it with torchrun, or remove both from "
-            "the environment."
-        )
-    return World(int(rank), int(size), int(local_rank or 0))
-
-
 def describe_job(run: Path, files: Sequence[Path], part_size: int, features: bool = False) -> Job:
     description = json.loads((find_model_folder(run) / DESCRIPTION).read_text(encoding="utf-8"))
     edits = [as_dict(edit) for edit in in_force(read_edits(run))]
@@ -73,7 +60,7 @@ def describe_job(run: Path, files: Sequence[Path], part_size: int, features: boo
     )
 
 
-def open_folder(folder: Path, job: Job, here: World) -> None:
+def open_folder(folder: Path, job: Job, here: Place) -> None:
     """Makes the folder, or finds that it holds parts of the same job; whoever comes first says what the job is."""
     if folder.exists() and not folder.is_dir():
         raise Misuse(f"{folder} is a file, not a folder. Give a folder with --parts.")

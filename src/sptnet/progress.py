@@ -1,6 +1,5 @@
 """Telling people how far things are: a bar with the time left on a terminal, plain lines elsewhere."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
@@ -8,9 +7,11 @@ from typing import Protocol, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from sptnet.place import is_first
+
 T = TypeVar("T")
 # Of several processes the first one speaks.
-console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
+console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=not is_first())
 
 Say = Callable[[str], None]
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -37,6 +37,11 @@ class Speed:
     image_size: int
     token_bytes: int
     """What a token bank keeps for one view."""
+
+    def of_processes(self, n: int) -> "Speed":
+        """Of so many processes that share all of this work."""
+        rates = {kind: n * getattr(self, kind) for kind in ("forward", "prompted", "last_block", "decode")}
+        return replace(self, **rates)
 
 
 def measure_speed(

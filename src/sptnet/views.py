@@ -141,8 +141,8 @@ class EpochBatches(Dataset[Batch]):
 
     Every view has a seed of its own, so the result depends on no order of work and on no number of processes. With a
     token bank the views of an image are V fixed ones, and pixels are made only for `whole` draws and for views that the
-    bank does not hold yet. Left as bytes, views take a quarter of the room on their way to
-    the device, which normalises them.
+    bank does not hold yet. Left as bytes, views take a quarter of the room on their way to the device, which normalises
+    them.
     """
 
     def __init__(

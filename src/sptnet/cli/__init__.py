@@ -1,6 +1,5 @@
 """The command line. Heavy imports wait inside the verbs, so that help answers at once."""
 
-import os
 import sys
 
 import typer
@@ -22,8 +21,10 @@ from sptnet.cli import (
     report,
     train,
 )
+from sptnet.cli.processes import take_place, tells
 from sptnet.cli.stopping import Stopped, Verbs
 from sptnet.errors import SptnetError
+from sptnet.place import is_first
 
 app = typer.Typer(
     name="sptnet",
@@ -61,16 +62,15 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def main() -> None:
     """Runs a verb: 0 for done, 1 for a failure, 2 for misuse, 130 when stopped by Ctrl-C."""
-    if os.environ.get("RANK", "0") != "0":  # of several processes the first one speaks; errors are everybody's
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    take_place(sys.argv[1:])
     try:
         app(prog_name="sptnet")
     except Stopped as stop:
-        if os.environ.get("RANK", "0") == "0":
+        if is_first():
             print(stop, file=sys.stderr)
         sys.exit(stop.exit_code)
     except SptnetError as error:
-        if not error.said_elsewhere:
+        if tells(error):
             print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:

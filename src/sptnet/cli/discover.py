@@ -55,6 +55,7 @@ def discover(
 ) -> None:
     """Sort a folder of images: recognise the categories you know, find the new ones, and write a report."""
     from sptnet.discovery import epoch_changes
+    from sptnet.distributed import world
     from sptnet.errors import Misuse
 
     plain = {
@@ -75,9 +76,10 @@ def discover(
         if told or out is None:
             raise Misuse("--resume goes on with the settings of the run. Give --resume and --out alone.")
         _go_on(out)
+        target = out
     else:
         target = _place(folder, continue_, out)
-        _check_place(target, overwrite)
+        world().do_first(lambda: _check_place(target, overwrite))
         wish = None if method == "auto" else method
         if continue_ is not None:
             begun = _another_round(continue_, target, changes, wish, minutes, method == "auto", not no_report)
@@ -87,8 +89,7 @@ def discover(
             print("nothing was started. Leave --dry-run out to begin.")
             return
         _begin(*begun, target, overwrite)
-        out = target
-    show_found(out, not no_report, open_it)
+    world().do_first(lambda: _finish(target, not no_report, open_it))
 
 
 def _place(folder: Path | None, continue_: Path | None, out: Path | None) -> Path:
@@ -169,7 +170,6 @@ def _begin(plan: "Plan", data: "LoadedData", files: Mapping[str, str], out: Path
     experiment = _experiment(plan.config, RunFolder(out), data)
     with can_go_on("discover", out):
         experiment.run(False, overwrite, ["sptnet", *sys.argv[1:]], files)
-    _drop_token_bank(out)
 
 
 def _go_on(out: Path) -> None:
@@ -179,15 +179,15 @@ def _go_on(out: Path) -> None:
     experiment = _experiment(run.config(), run)
     with can_go_on("discover", out):
         experiment.run(resume=True)
-    _drop_token_bank(out)
 
 
-def _drop_token_bank(run: Path) -> None:
-    """It may be large, and a finished run has no use for it."""
+def _finish(run: Path, report: bool, open_it: bool) -> None:
+    """The token bank goes: it may be large, and a finished run has no use for it."""
     import shutil
 
     if (run / "tokens").is_dir():
         shutil.rmtree(run / "tokens")
+    show_found(run, report, open_it)
 
 
 def _experiment(config: "Config", run: "RunFolder", data: "LoadedData | None" = None) -> "Experiment":

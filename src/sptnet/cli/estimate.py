@@ -53,9 +53,10 @@ def estimate(
     changes = as_changes(plain)
     own_images = data is not None and load_recipe(recipe).data.source == "digits"
     config = load_recipe(recipe, [*["data.source=folder"] * own_images, *(settings or []), *changes])
-    loaded = load_data(config.data)
+    everyone = world()
+    loaded = everyone.from_first(lambda: load_data(config.data))
     split = loaded.split
-    images, everyone = np.concatenate([split.labelled, split.unlabelled]), world()
+    images = np.concatenate([split.labelled, split.unlabelled])
     vit = backbone_of(config, everyone)
     compute = choose_compute(config.device, config.precision, everyone.local_rank)
     features = features_of(config, loaded, images, vit, compute, everyone)

@@ -34,7 +34,7 @@ def predict(
     from sptnet.edited_names import names_for
     from sptnet.errors import Misuse
     from sptnet.parts import Naming
-    from sptnet.parts_job import place_of
+    from sptnet.place import place_of
     from sptnet.predictor import load
 
     here = place_of(os.environ)

@@ -1,0 +1,50 @@
+"""Which of several processes this is, as the environment tells."""
+
+import pytest
+import torch
+
+from sptnet.errors import Misuse
+from sptnet.place import Place, is_first, own_cores, place_of
+
+
+def test_a_process_reads_its_place_and_joins_nobody() -> None:
+    assert place_of({}) == place_of({"RANK": "1"}) == place_of({"WORLD_SIZE": "4"}) == Place()
+    assert place_of({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}) == Place(3, 4, 1, on_machine=4)
+    assert place_of({"RANK": "3", "WORLD_SIZE": "4"}) == Place(3, 4, 0, on_machine=4)
+    assert not torch.distributed.is_initialized()
+
+
+def test_machines_are_told_apart_where_there_are_several() -> None:
+    one = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "GROUP_RANK": "1"}
+    assert place_of({**one, "LOCAL_WORLD_SIZE": "2"}) == Place(3, 4, 1, machine=1, on_machine=2)
+    assert place_of({**one, "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "0"}).machine is None
+
+
+@pytest.mark.parametrize(("rank", "size"), [("4", "4"), ("-1", "2"), ("x", "2"), ("0", "")])
+def test_a_place_that_cannot_be_is_refused(rank: str, size: str) -> None:
+    with pytest.raises(Misuse) as error:
+        place_of({"RANK": rank, "WORLD_SIZE": size})
+    assert str(error.value) == (
+        f"RANK={rank} and WORLD_SIZE={size} name no process of a job. Start it with torchrun, or remove both from the "
+        "environment."
+    )
+
+
+def test_the_first_process_speaks() -> None:
+    assert is_first({}) and is_first({"RANK": "0", "WORLD_SIZE": "2"})
+    assert not is_first({"RANK": "1", "WORLD_SIZE": "2"})
+    assert is_first({"RANK": "1"}), "a number without a job is no place in one"
+
+
+@pytest.mark.parametrize(("lent", "processes", "own"), [(16, 1, 16), (16, 4, 4), (16, 5, 3), (2, 4, 1)])
+def test_processes_of_a_machine_share_its_cores(
+    lent: int, processes: int, own: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(lent)), raising=False)
+    assert own_cores({"RANK": "0", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": str(processes)}) == own
+
+
+def test_where_cores_are_not_lent_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: 6)
+    assert own_cores({}) == 6
