@@ -32,7 +32,7 @@ from sptnet.stage_batches import TrainingData
 from sptnet.views import ImageStore, ViewMaker
 
 SIZE = 32
-TIMING = ("seconds", "images_per_second")
+TIMING = ("seconds", "images_per_second", "waiting")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -29,6 +29,8 @@ ORDER = [
     # images, who is labelled, views
     "sptnet.heic",
     "sptnet.listing",
+    "sptnet.packed_paths",
+    "sptnet.named_images",
     "sptnet.images",
     "sptnet.pile",
     "sptnet.folder",

@@ -19,12 +19,13 @@ from safetensors.torch import load_file
 from conftest import Command, random_model
 from found_runs import make_run, small_found
 from sptnet.attempts import attempt
-from sptnet.cli.predict import find_files, predict
+from sptnet.cli.predict import predict
 from sptnet.config import PromptSettings
 from sptnet.distributed import World
 from sptnet.edits import Rename, add_edits
 from sptnet.errors import Failure, Misuse
 from sptnet.model_folder import ModelCard, save_model
+from sptnet.named_images import named_images
 from sptnet.parts import COLUMNS, Naming, Tally, write_parts
 from sptnet.parts_job import Job, describe_job, open_folder
 from sptnet.pile import digits
@@ -112,6 +113,19 @@ def test_the_size_of_the_parts_changes_no_row(
     assert certainty[0] == pytest.approx(certainty[1], abs=2e-4)  # other batches, other rounding
 
 
+def test_a_list_names_the_images_too(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "images.txt"
+    file.write_text("\n".join(map(str, named_images([images]))))
+    predict(model, None, tmp_path / "all.csv", "cpu", list_file=file)
+    assert (tmp_path / "all.csv").read_bytes() == whole
+    predict(model, None, None, "cpu", 0.01, tmp_path / "parts", 64, list_file=file)
+    assert joined(tmp_path / "parts") == whole
+    with pytest.raises(
+        Misuse, match=r"no images given\. Give images, folders of images, or a list of them with --list"
+    ):
+        predict(model, None, None, "cpu")
+
+
 def test_what_is_there_is_not_computed_again(
     model: Path, images: Path, whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,7 +157,7 @@ def test_features_lie_beside_each_part_in_the_order_of_its_rows(
     tables = sorted(folder.glob("part-?????.csv"))
     found = torch.cat([load_file(table.with_suffix(".safetensors"))["features"] for table in tables])
     named = [row[0] for table in tables for row in rows(table.read_bytes())[1:]]
-    assert len(named) == len(found) < len(find_files([damaged])), "unreadable images have neither row nor feature"
+    assert len(named) == len(found) < len(named_images([damaged])), "unreadable images have neither row nor feature"
     expected = load(model, "cpu").outputs([Path(name) for name in named]).unit_features
     np.testing.assert_allclose(found.float().numpy(), expected, atol=2e-3)
     with pytest.raises(Misuse, match="another job, which differs in: --features"):
@@ -153,7 +167,7 @@ def test_features_lie_beside_each_part_in_the_order_of_its_rows(
 
 
 def test_processes_share_the_parts_by_turns(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
-    naming, files = Naming(load(model, "cpu"), None), find_files([images])
+    naming, files = Naming(load(model, "cpu"), None), named_images([images])
     second = write_parts(naming, files, tmp_path, 20, 0.01, World(1, 3))
     assert (second, names_in(tmp_path)) == (Tally(3, 0), [f"part-0000{i}.csv" for i in (1, 4, 7)])
     assert write_parts(naming, files, tmp_path, 20, 0.01, World(0, 2)) == Tally(3, 1)
@@ -249,7 +263,7 @@ def test_unreadable_images_have_a_table_of_their_own(
     assert "part-00000.csv (of 3): 64 images, 1 of them unreadable" in capsys.readouterr().err
     listed = [row[0] for row in rows(joined(folder))[1:]]
     gone = {str(damaged / "0/006.png"), str(damaged / "0/140.png")}
-    assert listed == [str(file) for file in find_files([damaged]) if str(file) not in gone]
+    assert listed == [str(file) for file in named_images([damaged]) if str(file) not in gone]
 
 
 def test_too_many_in_a_part_are_a_failure_that_can_be_mended(model: Path, damaged: Path, tmp_path: Path) -> None:
@@ -283,7 +297,7 @@ def test_a_part_of_which_nothing_can_be_read_is_empty_if_that_is_allowed(
 
 def test_files_are_read_when_their_turn_comes(model: Path, images: Path, tmp_path: Path) -> None:
     """Nothing of the list but its paths is held."""
-    files = [Path(shutil.copy(file, tmp_path)) for file in find_files([images / "0"])[:20]]
+    files = [Path(shutil.copy(file, tmp_path)) for file in named_images([images / "0"])[:20]]
     predictor = load(model, "cpu")
     predictor.batch_size = 8
     batches = attempt(predictor, files)
@@ -323,7 +337,7 @@ def test_parts_of_another_job_are_not_mixed(model: Path, images: Path, tmp_path:
 
 
 def test_edits_make_another_job(images: Path, tmp_path: Path) -> None:
-    run, files = edited_run(tmp_path), find_files([images])
+    run, files = edited_run(tmp_path), named_images([images])
     first = describe_job(run, files, 64)
     assert first.edits is None
     add_edits(run, [Rename("new-1", "otter")])

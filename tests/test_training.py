@@ -18,8 +18,10 @@ from sptnet.device import choose_compute
 from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
 from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, Optimiser, StagePlan
+from sptnet.stage_run import in_words
 from sptnet.step import step_loss
 from sptnet.training import EpochReport, StageTrainer, parameter_groups
+from sptnet.views import EpochBatches
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 STEPS = 10
@@ -363,6 +365,29 @@ def test_an_epoch_counts_itself_and_its_steps():
     assert report.steps == {"prompt": 3, "model": 2}
     assert report.images_per_second * report.seconds == pytest.approx(60)
     assert trainer.run_epoch().epoch == 2
+
+
+def test_an_epoch_knows_how_long_it_waited_for_images(monkeypatch):
+    trainer, now = make_trainer(), [0.0]
+
+    def taking(seconds, work):
+        def slow(*words):
+            now[0] += seconds
+            return work(*words)
+
+        return slow
+
+    monkeypatch.setattr("sptnet.training.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(EpochBatches, "__getitem__", taking(3, EpochBatches.__getitem__))
+    monkeypatch.setattr(StageTrainer, "train_step", taking(1, StageTrainer.train_step))
+    report = trainer.run_epoch()
+    assert (report.seconds, report.waiting) == (20.0, 0.75)
+
+
+@pytest.mark.parametrize(("waiting", "told"), [(0.099, ""), (0.35, ", 35% waiting for images")])
+def test_waiting_is_told_where_it_matters(waiting, told):
+    report = EpochReport(2, losses={"raw": {"total": 1.25}}, images_per_second=240.4, waiting=waiting)
+    assert in_words({"stage": "simgcd", **vars(report)}, 20) == f"simgcd epoch 2/20  loss raw 1.250  240 images/s{told}"
 
 
 def test_only_the_draws_that_a_phase_needs_are_made():

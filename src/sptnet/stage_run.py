@@ -16,6 +16,8 @@ from sptnet.scoring import format_scores
 from sptnet.stage_batches import TrainingData
 from sptnet.training import EpochReport, StageTrainer, check_frozen, epochs_with_bar
 
+WORTH_TELLING = 0.1  # of an epoch's time, if the training waits for images
+
 
 class StageRun:
     """`run()` trains what is left of the stage and leaves its model in the run's folder."""
@@ -47,7 +49,7 @@ class StageRun:
             line = self._line(report)
             self._keep_best(line)
             learner.world.do_first(partial(self._keep, line, trainer.checkpoint(frozen=frozen, best=self.best)))
-            self._tell(line)
+            self.tell_epoch(in_words(line, self.plan.epochs))
         if self.selects:
             learner.load(self._best_folder)
         else:
@@ -109,11 +111,13 @@ class StageRun:
     def _best_folder(self) -> Path:
         return self.folder.path / f"best-{self.plan.name}"
 
-    def _tell(self, line: dict[str, Any]) -> None:
-        losses = ", ".join(f"{phase} {parts['total']:.3f}" for phase, parts in line["losses"].items())
-        scores = line.get("scores", {}).get("unlabelled")
-        result = f"  {format_scores(scores)}" if scores else ""
-        self.tell_epoch(
-            f"{self.plan.name} epoch {line['epoch']}/{self.plan.epochs}  loss {losses}  "
-            f"{line['images_per_second']:.0f} images/s{result}"
-        )
+
+def in_words(line: dict[str, Any], epochs: int) -> str:
+    """An epoch's line in words. That it had to wait for images is told only where it matters."""
+    losses = ", ".join(f"{phase} {parts['total']:.3f}" for phase, parts in line["losses"].items())
+    waiting = f", {line['waiting']:.0%} waiting for images" if line["waiting"] >= WORTH_TELLING else ""
+    scores = line.get("scores", {}).get("unlabelled")
+    return (
+        f"{line['stage']} epoch {line['epoch']}/{epochs}  loss {losses}  "
+        f"{line['images_per_second']:.0f} images/s{waiting}{f'  {format_scores(scores)}' if scores else ''}"
+    )

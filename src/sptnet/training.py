@@ -37,6 +37,8 @@ class EpochReport:
     learning_rates: dict[str, float] = field(default_factory=dict)
     images_per_second: float = 0.0
     seconds: float = 0.0
+    waiting: float = 0.0
+    """The share of these seconds in which there was no batch to train on yet."""
 
     def add(self, phase: Phase, parts: dict[str, float]) -> None:
         n = self.steps.get(phase.name, 0)
@@ -117,17 +119,21 @@ class StageTrainer:
         """Trains the next epoch and counts it."""
         self.model.train()
         report = EpochReport(self.epoch + 1)
-        start = time.perf_counter()
+        start = asked = time.perf_counter()
+        waited = 0.0
         if self._loader is None:
             self._loader = EpochLoader(self.stage_batches(), self.workers, self.compute.on_cuda)
         loaded = self._loader.epoch(self.epoch)
         for number, (phase, batch) in enumerate(zip(self.phases_of(self.epoch), loaded, strict=True)):
+            waited += time.perf_counter() - asked
             parts = self.train_step(batch, phase, number)
             report.add(phase, parts)
             on_step(number + 1, self.batches)
+            asked = time.perf_counter()
         report.learning_rates = {group: opt.param_groups[0]["lr"] for group, opt in self.optimisers.items()}
         report.seconds = time.perf_counter() - start
         report.images_per_second = self.batches * self.batch_size / report.seconds
+        report.waiting = waited / report.seconds
         self.epoch += 1
         return report
 

@@ -3,6 +3,7 @@
 import csv
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 
 def predict(
     run: Annotated[Path, typer.Argument(help="A finished run or a model directory.")],
-    images: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
+    images: Annotated[list[Path] | None, typer.Argument(help="Images, or folders of images.")] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; stdout if not given.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     max_unreadable: Annotated[
@@ -22,6 +23,9 @@ def predict(
         typer.Option(help="Folder for a CSV file a part, for any number of images; started again, it goes on."),
     ] = None,
     part_size: Annotated[int, typer.Option(min=1, help="Images a part.")] = 10_000,
+    list_file: Annotated[
+        Path | None, typer.Option("--list", metavar="FILE", help="Text file of images, one path a line.")
+    ] = None,
     features: Annotated[
         bool, typer.Option("--features", help="With --parts: also the features of each part's images, as safetensors.")
     ] = False,
@@ -33,6 +37,7 @@ def predict(
     """
     from sptnet.edited_names import names_for
     from sptnet.errors import Misuse
+    from sptnet.named_images import named_images
     from sptnet.parts import Naming
     from sptnet.place import place_of
     from sptnet.predictor import load
@@ -44,27 +49,29 @@ def predict(
         raise Misuse("--out is one table and --parts a folder of them. Give one of the two.")
     if features and parts is None:
         raise Misuse("features are written beside parts. Give a folder for them with --parts DIR.")
+    if not images and list_file is None:
+        raise Misuse("no images given. Give images, folders of images, or a list of them with --list FILE.")
+    if out is not None and out.exists():
+        raise Misuse(f"{out} exists already. Give another file with --out.")
     naming = Naming(load(run, device, here.local_rank), names_for(run), features)
+    files = named_images(images or [], list_file)
     if parts is None:
-        write_table(naming, images, out, max_unreadable)
+        write_table(naming, files, out, max_unreadable)
     else:
-        write_parts_of(naming, run, find_files(images), parts, part_size, max_unreadable, here)
+        write_parts_of(naming, run, files, parts, part_size, max_unreadable, here)
 
 
-def write_table(naming: Any, images: list[Path], out: Path | None, max_unreadable: float) -> None:
+def write_table(naming: Any, files: Sequence[Path], out: Path | None, max_unreadable: float) -> None:
     """All images in one table, which begins only when every image has been looked at."""
-    from sptnet.errors import Misuse
     from sptnet.parts import COLUMNS
     from sptnet.progress import say, tracker
     from sptnet.readable import drop_unreadable
     from sptnet.wording import printable
 
-    if out is not None and out.exists():
-        raise Misuse(f"{out} exists already. Give another file with --out.")
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
     pile, unreadable = drop_unreadable(
-        as_pile(find_files(images)), max_unreadable, tracker("reading images"), limit_flag="--max-unreadable "
+        as_pile(files), max_unreadable, tracker("reading images"), limit_flag="--max-unreadable "
     )
     for problem in unreadable:
         say(f"skipped {printable(problem.name)}: {problem.reason}")
@@ -79,7 +86,7 @@ def write_table(naming: Any, images: list[Path], out: Path | None, max_unreadabl
 
 
 def write_parts_of(
-    naming: Any, run: Path, files: list[Path], folder: Path, part_size: int, max_unreadable: float, here: Any
+    naming: Any, run: Path, files: Sequence[Path], folder: Path, part_size: int, max_unreadable: float, here: Any
 ) -> None:
     from sptnet.parts import write_parts
     from sptnet.parts_job import describe_job, open_folder
@@ -91,23 +98,7 @@ def write_parts_of(
     say(f"{who}parts done: {tally.done:,}, there already: {tally.skipped:,}, in {folder}")
 
 
-def find_files(paths: list[Path]) -> list[Path]:
-    """The images named, and all those below the folders named, each once and in an order that stays."""
-    from sptnet.errors import Misuse
-    from sptnet.images import find_images
-
-    missing = [str(path) for path in paths if not path.exists()]
-    if missing:
-        raise Misuse(f"there is no {missing[0]}. Give image files or folders of images.")
-    files = list(dict.fromkeys(f for path in paths for f in (find_images(path) if path.is_dir() else [path])))
-    if not files:
-        raise Misuse(
-            f"no images found in {paths[0]}/. Give a folder that holds JPEG, PNG, WebP, BMP, TIFF or GIF files."
-        )
-    return files
-
-
-def as_pile(files: list[Path]) -> Any:
+def as_pile(files: Sequence[Path]) -> Any:
     import numpy as np
 
     from sptnet.pile import Pile
