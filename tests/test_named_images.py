@@ -3,12 +3,15 @@
 import hashlib
 import os
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
+from sptnet import progress
 from sptnet.errors import Misuse
 from sptnet.listing import list_folder, walk
 from sptnet.named_images import named_images
@@ -37,6 +40,13 @@ def test_packed_paths_are_a_list_of_paths(n: int) -> None:
         assert packed[part] == paths[part]
     with pytest.raises(IndexError):
         packed[n]
+
+
+def test_the_digest_is_of_all_names_in_their_order() -> None:
+    names = [f"{i}.png" for i in range(BLOCK + 3)]
+    expected = hashlib.sha256("".join(f"{name}\0" for name in names).encode()).hexdigest()
+    assert PackedPaths(map(Path, names)).digest == expected
+    assert PackedPaths(map(Path, names[::-1])).digest != expected
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="names are no bytes there")
@@ -86,6 +96,19 @@ def test_a_walk_tells_what_it_passes_over(tmp_path: Path) -> None:
         ("image", "b/1.png"),
         ("other", "notes.txt"),
     ]
+
+
+def test_a_terminal_shows_how_many_were_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Console(file=StringIO(), force_terminal=True, width=60)
+    monkeypatch.setattr(progress, "console", screen)
+    items = progress.counted("finding images", range(2500))
+    seen = []
+    for item in items:
+        seen.append(item)
+        if item == 2400:
+            screen.print("here")  # what the screen shows is drawn again below it
+    assert seen == list(range(2500))
+    assert "finding images: 2,000" in screen.file.getvalue()  # type: ignore[attr-defined]
 
 
 # --- what was named ---------------------------------------------------------------------------------------------------

@@ -93,6 +93,10 @@ def test_processes_share_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert shared.config == alone.config
     assert [step.what for step in shared.steps] == [step.what for step in alone.steps]
     assert [4 * step.seconds for step in shared.steps] == pytest.approx([step.seconds for step in alone.steps])
+    monkeypatch.setattr(discovery, "world", lambda: Four(0, 4, on_machine=4))
+    monkeypatch.setattr(discovery, "lent_cores", lambda: 2)
+    crowded = plan_for(config, data, tmp_path, method="simgcd", given={"simgcd.epochs", "views.bank"}, report=False)
+    assert crowded.seconds == pytest.approx(2 * shared.seconds), "four processes on two cores are as quick as two"
 
 
 class Four(World):

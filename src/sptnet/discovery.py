@@ -12,6 +12,7 @@ from sptnet.device import choose_compute
 from sptnet.distributed import world
 from sptnet.errors import Misuse
 from sptnet.pile import Pile
+from sptnet.place import lent_cores
 from sptnet.plan import Plan, check_wishes, make_plan
 from sptnet.progress import Say, say
 from sptnet.recipe_book import apply_setting, make_config, parse_toml, recipe_text
@@ -119,6 +120,8 @@ def plan_for(
         )
         alone = measure_speed(backbone, compute, data.pile.sources, config.views.crop_ratio, config.head)
         facts = PileFacts(len(data.pile), len(split.labelled), len(split.unlabelled), split.n_known, free_disk(out))
-        return make_plan(config, facts, alone.of_processes(everyone.size), minutes, method, given, report, because)
+        crowded = max(1.0, everyone.on_machine / lent_cores()) if alone.device == "cpu" else 1.0
+        speed = alone.of_processes(everyone.size / crowded)
+        return make_plan(config, facts, speed, minutes, method, given, report, because)
 
     return everyone.from_first(plan)

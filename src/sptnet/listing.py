@@ -8,6 +8,7 @@ from typing import Literal
 
 from sptnet.errors import Failure
 from sptnet.heic import HEIC_SUFFIXES, can_read_heic
+from sptnet.progress import counted
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})
 
@@ -33,7 +34,7 @@ def readable_suffixes() -> frozenset[str]:
 def list_folder(folder: Path) -> Listing:
     """Links are followed, but a folder that is reached a second time is not read again."""
     found: dict[Kind, list[Path]] = {"image": [], "heic": [], "other": [], "hidden": []}
-    for kind, path in walk(folder):
+    for kind, path in counted("listing files", walk(folder)):
         found[kind].append(path)
     return Listing(found["image"], found["heic"], len(found["other"]), len(found["hidden"]))
 

@@ -8,7 +8,7 @@ from sptnet.errors import Misuse
 from sptnet.heic import left_out
 from sptnet.listing import readable_suffixes, walk
 from sptnet.packed_paths import PackedPaths
-from sptnet.progress import Say, say
+from sptnet.progress import Say, counted, say
 
 
 def named_images(paths: Sequence[Path], list_file: Path | None = None, tell: Say = say) -> PackedPaths:
@@ -17,7 +17,7 @@ def named_images(paths: Sequence[Path], list_file: Path | None = None, tell: Say
         if not path.exists():
             raise Misuse(f"there is no {path}. Give image files or folders of images.")
     heic: list[Path] = []
-    found = PackedPaths(_all(_without_repeats(paths), list_file, heic))
+    found = PackedPaths(counted("finding images", _all(_without_repeats(paths), list_file, heic)))
     if heic:
         tell(left_out(heic))
     if not found and list_file is not None:

@@ -1,5 +1,6 @@
 """File names by the hundred million, in memory that one process has: compressed in blocks, read back block by block."""
 
+import hashlib
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,10 +19,14 @@ class PackedPaths(Sequence[Path]):
         self._blocks: list[bytes] = []
         self._n = 0
         self._latest: tuple[int, list[Path]] = (-1, [])
-        stream = iter(paths)
+        stream, seen = iter(paths), hashlib.sha256()
         while names := [os.fsencode(path) for path in islice(stream, BLOCK)]:
-            self._blocks.append(zlib.compress(b"\0".join(names), LEVEL))
+            block = b"\0".join(names)
+            seen.update(block + b"\0")
+            self._blocks.append(zlib.compress(block, LEVEL))
             self._n += len(names)
+        self.digest = seen.hexdigest()
+        """Of all names in their order."""
 
     def __len__(self) -> int:
         return self._n

@@ -7,7 +7,6 @@ so all parts in a folder come from one and the same job, however often it was st
 import hashlib
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from sptnet.edits import as_dict, in_force, read_edits
 from sptnet.errors import Failure, Misuse
 from sptnet.files import write_text_atomically
 from sptnet.model_folder import DESCRIPTION, find_model_folder
+from sptnet.packed_paths import PackedPaths
 from sptnet.place import Place
 from sptnet.wording import printable
 
@@ -44,17 +44,14 @@ class Job:
     features: bool = False
 
 
-def describe_job(run: Path, files: Sequence[Path], part_size: int, features: bool = False) -> Job:
+def describe_job(run: Path, files: PackedPaths, part_size: int, features: bool = False) -> Job:
     description = json.loads((find_model_folder(run) / DESCRIPTION).read_text(encoding="utf-8"))
     edits = [as_dict(edit) for edit in in_force(read_edits(run))]
-    names = hashlib.sha256()
-    for file in files:
-        names.update(os.fsencode(file) + b"\0")
     return Job(
         model=description["sha256"],
         edits=hashlib.sha256(json.dumps(edits).encode()).hexdigest() if edits else None,
         images=len(files),
-        names=names.hexdigest(),
+        names=files.digest,
         part_size=part_size,
         features=features,
     )

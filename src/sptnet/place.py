@@ -42,10 +42,14 @@ def place_of(environment: Mapping[str, str]) -> Place:
     return Place(int(rank), int(size), local_rank, machine if on_machine < int(size) else None, on_machine)
 
 
+def lent_cores() -> int:
+    """The cores that the machine lends to all processes of the job together."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def own_cores(environment: Mapping[str, str] = os.environ) -> int:
-    """The cores that this process may use: its part of those that the machine lends to all processes of the job."""
-    lent = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, lent // place_of(environment).on_machine)
+    """This process's part of them."""
+    return max(1, lent_cores() // place_of(environment).on_machine)
 
 
 def is_first(environment: Mapping[str, str] = os.environ) -> bool:

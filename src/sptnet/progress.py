@@ -57,6 +57,18 @@ def tracker(what: str) -> Callable[..., Iterable[T]]:
     return track
 
 
+def counted(what: str, items: Iterable[T]) -> Iterator[T]:
+    """Passes the items through; a terminal shows how many there were, where nobody knows how many there will be."""
+    if not console.is_terminal:
+        yield from items
+        return
+    with console.status(what) as status:
+        for number, item in enumerate(items, start=1):
+            yield item
+            if number % 1000 == 0:
+                status.update(f"{what}: {number:,}")
+
+
 def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -38,8 +38,8 @@ class Speed:
     token_bytes: int
     """What a token bank keeps for one view."""
 
-    def of_processes(self, n: int) -> "Speed":
-        """Of so many processes that share all of this work."""
+    def of_processes(self, n: float) -> "Speed":
+        """Of so many processes that share all of this work, each as quick as one alone."""
         rates = {kind: n * getattr(self, kind) for kind in ("forward", "prompted", "last_block", "decode")}
         return replace(self, **rates)
 

@@ -86,7 +86,7 @@ def write_table(naming: Any, files: Sequence[Path], out: Path | None, max_unread
 
 
 def write_parts_of(
-    naming: Any, run: Path, files: Sequence[Path], folder: Path, part_size: int, max_unreadable: float, here: Any
+    naming: Any, run: Path, files: Any, folder: Path, part_size: int, max_unreadable: float, here: Any
 ) -> None:
     from sptnet.parts import write_parts
     from sptnet.parts_job import describe_job, open_folder
