@@ -143,7 +143,9 @@ from pathlib import Path
 from sptnet import CategoryDiscoverer
 images, out = map(Path, sys.argv[1:])
 settings = {"backbone.image_size": 32}
-fitted = CategoryDiscoverer("simgcd", 6, "sptnet_digits_vit", "cpu", epochs=2, settings=settings, out=out).fit(images)
+fitted = CategoryDiscoverer(
+    "simgcd", 6, "sptnet_digits_vit", "cpu", None, epochs=2, settings=settings, out=out
+).fit(images)
 told = [fitted.plan_.seconds, fitted.plan_.config.seed, fitted.labels_.tolist()]
 (out.parent / os.environ["RANK"]).write_text(json.dumps(told))
 """

@@ -104,7 +104,7 @@ def plan_for(
 ) -> Plan:
     """A plan for these images on this machine, whose speed is measured first; that needs no pre-trained weights.
 
-    Several processes follow the plan of the first: by its own clock each would make another.
+    Several processes follow the plan of the first, its seed included: by its own clock each would make another.
     """
     settings, split, everyone = config.backbone, data.split, world()
     method = config.method if method is None and "method" in given else method

@@ -101,10 +101,9 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Iterable[Any] | None = None) -> Self:  # noqa: N803
         """Discover the categories of X; y holds the labels, -1, None or NaN where there is none."""
-        everyone = world()
-        if everyone.size > 1 and self.out is None:
+        if world().size > 1 and self.out is None:
             raise Misuse("several processes need a run directory that all of them see. Give out=DIR.")
-        changes = everyone.from_first(self._changes)  # a seed may be drawn
+        changes = self._changes()
         config = make_settings(self.backbone, changes)
         with self._told():
             config, data = self._read(config, X, y)
