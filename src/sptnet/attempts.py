@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from sptnet.images import UnreadableImage
-from sptnet.loader import n_workers
+from sptnet.loader import let_hang_up, n_workers
 from sptnet.outputs import Outputs, run_model
 from sptnet.predictor import Predictor
 from sptnet.views import CentreViews, ImageStore, ViewMaker
@@ -47,7 +47,12 @@ def attempt(predictor: Predictor, files: Sequence[Path]) -> Iterator[Attempt]:
     views = _ViewsOrReasons(CentreViews(store, maker, range(len(files))))
     workers = n_workers("auto", len(files))
     loader: DataLoader[Tensor | UnreadableImage] = DataLoader(
-        views, batch_size=size, num_workers=workers, collate_fn=list, generator=Generator()
+        views,
+        batch_size=size,
+        num_workers=workers,
+        collate_fn=list,
+        generator=Generator(),
+        worker_init_fn=let_hang_up,
     )
     for number, found in enumerate(loader):
         batch = files[number * size : number * size + len(found)]

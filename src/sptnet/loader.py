@@ -1,6 +1,8 @@
 """Loading views in the background of the training, in the same order whatever the number of workers."""
 
+import sys
 from collections.abc import Generator, Iterator
+from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +25,13 @@ def n_workers(setting: int | str, n_images: int) -> int:
 def iterate_batches(batches: Dataset[Batch], workers: int, pin: bool, numbers: range | None = None) -> Generator[Batch]:
     """Those of these numbers, or all; closing it ends its processes."""
     loader: DataLoader[Batch] = DataLoader(
-        batches, batch_size=None, sampler=numbers, num_workers=workers, pin_memory=pin, generator=torch.Generator()
+        batches,
+        batch_size=None,
+        sampler=numbers,
+        num_workers=workers,
+        pin_memory=pin,
+        generator=torch.Generator(),
+        worker_init_fn=let_hang_up,
     )
     yield from loader
 
@@ -36,7 +44,25 @@ def iterate_centre_views(
     workers: int = 0,
 ) -> Iterator[Tensor]:
     loader: DataLoader[Tensor] = DataLoader(
-        CentreViews(store, maker, indices), batch_size=batch_size, num_workers=workers, generator=torch.Generator()
+        CentreViews(store, maker, indices),
+        batch_size=batch_size,
+        num_workers=workers,
+        generator=torch.Generator(),
+        worker_init_fn=let_hang_up,
     )
     for views in loader:
         yield maker.normalise(views)
+
+
+def let_hang_up(worker: int) -> None:
+    """In a worker: whoever waits for a batch may stop in the middle of taking it, and says so himself.
+
+    Python's thread that hands it over would print a traceback of the broken connection.
+    """
+    tell = sys.excepthook
+
+    def tell_the_rest(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, ConnectionError | EOFError):
+            tell(kind, error, trace)
+
+    sys.excepthook = tell_the_rest
