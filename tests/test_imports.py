@@ -59,6 +59,7 @@ ORDER = [
     "sptnet.data",
     "sptnet.pixels",
     "sptnet.token_bank",
+    "sptnet.windows",
     "sptnet.views",
     "sptnet.sampler",
     "sptnet.loader",

@@ -260,15 +260,6 @@ def test_a_second_draw_does_not_change_the_first(make_batches):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_device_normalises_bytes_to_the_same_views(make_batches):
-    made, raw = make_batches(draws=(2, 1)), make_batches(draws=(2, 1))
-    raw.as_bytes = True
-    for number in range(2):
-        assert all(draw.dtype == torch.uint8 for draw in raw[number].draws)
-        expected, found = (b[number].to(torch.device("cpu"), b.maker).draws for b in (made, raw))
-        assert len(expected) == len(found) and all(map(torch.equal, expected, found))
-
-
 def test_batches_do_not_depend_on_the_number_of_workers(make_batches):
     here, elsewhere = (list(iterate_batches(make_batches(), workers, pin=False)) for workers in (0, 2))
     assert len(here) == len(elsewhere) == 3

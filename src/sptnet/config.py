@@ -75,6 +75,9 @@ class Views(Section):
         "auto: exact for benchmarks, quick for one's own images",
     )
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
+    cutting: Literal["auto", "loader", "device"] = Field(
+        "auto", description="who cuts and normalises views; the same either way. auto: the device, if it is a GPU"
+    )
     cache_mb: Annotated[int, Field(ge=0)] = Field(1024, description="memory for decoded images")
     bank: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         0, description="fixed views an image, tokens kept on disk; 0: fresh views; auto: as many as fit"

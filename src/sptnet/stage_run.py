@@ -60,7 +60,7 @@ class StageRun:
 
     def _trainer(self) -> StageTrainer:
         learner, training = self.learner, self.learner.config.training
-        looker, backbone = learner.looker, learner.model.backbone
+        looker, backbone, cutting = learner.looker, learner.model.backbone, learner.config.views.cutting
         backbone.checkpointing, backbone.compiled = training.checkpointing, training.compile
         return StageTrainer(
             learner.model,
@@ -74,6 +74,7 @@ class StageRun:
             bank=learner.bank,
             world=learner.world,
             accumulate=training.accumulate,
+            cut_on_device=cutting == "device" or (cutting == "auto" and learner.compute.on_cuda),
         )
 
     def _line(self, report: EpochReport) -> dict[str, Any]:

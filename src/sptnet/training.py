@@ -75,8 +75,9 @@ class StageTrainer:
         bank: TokenBank | None = None,
         world: World = World(),  # noqa: B008
         accumulate: int = 1,
+        cut_on_device: bool = False,
     ):
-        self.bank, self.world, self.accumulate = bank, world, accumulate
+        self.bank, self.world, self.accumulate, self.cut_on_device = bank, world, accumulate, cut_on_device
         self.model, self.plan, self.data, self.compute = model, plan, data, compute
         self.stage, self.batch_size, self.seed, self.workers = stage, batch_size, seed, workers
         self.batches = n_batches(data.n_images, batch_size)
@@ -105,7 +106,7 @@ class StageTrainer:
             self.stage,
             self.bank,
             self.world,
-            as_bytes=self.compute.on_cuda,
+            on_device=self.cut_on_device,
         )
 
     def phases_of(self, epoch: int) -> list[Phase]:

@@ -17,8 +17,9 @@ from torchvision.transforms import v2
 from sptnet.distributed import World
 from sptnet.images import read_image
 from sptnet.pixels import PixelFormat
-from sptnet.seeds import seed_of, seeded
+from sptnet.seeds import seed_of
 from sptnet.token_bank import TokenBank
+from sptnet.windows import Uncut, Window, cut, draw_window
 
 Source = Path | Image.Image | npt.NDArray[Any]
 
@@ -66,16 +67,16 @@ class ViewMaker:
     """Cuts views: random crop and flip for training, centre crop for scoring."""
 
     def __init__(self, pixels: PixelFormat, flip: float = 0.5):
-        size = pixels.image_size
-        # The published transform also names a colour jitter, but without arguments, which changes nothing.
-        self._random = v2.Compose([v2.RandomCrop(size), v2.RandomHorizontalFlip(flip)])
-        self._centre = v2.CenterCrop(size)
+        self.size, self.flip = pixels.image_size, flip
+        self._centre = v2.CenterCrop(self.size)
         self._finish = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(pixels.mean, pixels.std)])
 
+    def window(self, image: UInt8[Tensor, "3 h w"], seed: int) -> Window:
+        # The published transform also names a colour jitter, but without arguments, which changes nothing.
+        return draw_window(image, self.size, self.flip, seed)
+
     def random_view(self, image: UInt8[Tensor, "3 h w"], seed: int) -> UInt8[Tensor, "3 size size"]:
-        with seeded(seed):
-            view: Tensor = self._random(image)
-            return view
+        return cut(image, self.window(image, seed), self.size)
 
     def centre_view(self, image: UInt8[Tensor, "3 h w"]) -> UInt8[Tensor, "3 size size"]:
         view: Tensor = self._centre(image)
@@ -99,7 +100,7 @@ class BankedDraw:
 class Batch:
     """One training step's images: `draws[i]` is the i-th random view of this process's share of them.
 
-    They are normalised, or still bytes for the device to normalise.
+    They are normalised, or still bytes for the device to normalise, or not there yet because the device cuts them.
     """
 
     draws: list[Float[Tensor, "own 3 size size"] | UInt8[Tensor, "own 3 size size"]]
@@ -109,6 +110,8 @@ class Batch:
     banked: list[BankedDraw] = field(default_factory=list)
     """With a token bank: which of its views each draw is. Draws then hold pixels only where `made` says so."""
     share: slice = field(default_factory=lambda: slice(None))
+    uncut: Uncut | None = None
+    """What the device is to cut all draws from."""
 
     @property
     def own(self) -> Int64[Tensor, " own"]:
@@ -116,7 +119,7 @@ class Batch:
         return self.indices[self.share]
 
     def to(self, device: torch.device, maker: ViewMaker) -> "Batch":
-        """On the device, where the maker normalises what is not."""
+        """On the device, which cuts and normalises what is not."""
 
         def move(x: Tensor) -> Tensor:
             return x.to(device, non_blocking=True)
@@ -124,8 +127,9 @@ class Batch:
         def finish(draw: Tensor) -> Tensor:
             return maker.normalise(draw) if draw.dtype == torch.uint8 else draw
 
-        draws = [finish(move(draw)) for draw in self.draws]
-        return replace(self, draws=draws, labels=move(self.labels), labelled=move(self.labelled))
+        draws = [move(draw) for draw in self.draws] if self.uncut is None else self.uncut.to(device).cut(maker.size)
+        draws = [finish(draw) for draw in draws]
+        return replace(self, draws=draws, labels=move(self.labels), labelled=move(self.labelled), uncut=None)
 
     def pin_memory(self) -> "Batch":
         return replace(
@@ -133,6 +137,7 @@ class Batch:
             draws=[d.pin_memory() for d in self.draws],
             labels=self.labels.pin_memory(),
             labelled=self.labelled.pin_memory(),
+            uncut=None if self.uncut is None else self.uncut.pin_memory(),
         )
 
 
@@ -141,8 +146,8 @@ class EpochBatches(Dataset[Batch]):
 
     Every view has a seed of its own, so the result depends on no order of work and on no number of processes. With a
     token bank the views of an image are V fixed ones, and pixels are made only for `whole` draws and for views that the
-    bank does not hold yet. Left as bytes, views take a quarter of the room on their way to the device, which normalises
-    them.
+    bank does not hold yet. With `on_device`, cutting and normalising are left to the device; of the few views that
+    a bank needs, normalising alone.
     """
 
     def __init__(
@@ -156,9 +161,9 @@ class EpochBatches(Dataset[Batch]):
         bank: TokenBank | None = None,
         whole: list[frozenset[int]] | None = None,
         world: World = World(),  # noqa: B008
-        as_bytes: bool = False,
+        on_device: bool = False,
     ):
-        self.as_bytes = as_bytes
+        self.on_device = on_device
         self.store, self.maker, self.labels = store, maker, labels
         self.batches, self.draws, self.seed = batches, draws, seed
         self.bank, self.whole, self.world = bank, whole or [frozenset()] * len(batches), world
@@ -173,10 +178,11 @@ class EpochBatches(Dataset[Batch]):
         indices, positions = everyone[share], range(share.start, share.stop)
         if self.bank is None:
             images = [self.store[int(i)] for i in indices]
-            draws = []
-            for draw in range(n_draws):
-                seeds = [seed_of(self.seed, number, position, draw) for position in positions]
-                draws.append(self._views(images, seeds))
+            seeds = [[seed_of(self.seed, number, position, draw) for position in positions] for draw in range(n_draws)]
+            if self.on_device and images:
+                uncut = Uncut.of(images, [self._windows(images, of_draw) for of_draw in seeds])
+                return Batch([], labels, labels >= 0, everyone, share=share, uncut=uncut)
+            draws = [self._views(images, of_draw) for of_draw in seeds]
             return Batch(draws, labels, labels >= 0, everyone, share=share)
         banked = [self._from_bank(number, draw, self.bank, indices, positions) for draw in range(n_draws)]
         draws = []
@@ -186,12 +192,18 @@ class EpochBatches(Dataset[Batch]):
             draws.append(self._views(images, [seed_of("bank", image, view) for image, view in pairs]))
         return Batch(draws, labels, labels >= 0, everyone, banked, share)
 
-    def _views(self, images: list[Tensor], seeds: list[int]) -> Float[Tensor, "n 3 size size"]:
+    def _windows(self, images: list[Tensor], seeds: list[int]) -> list[Window]:
+        return [self.maker.window(image, seed) for image, seed in zip(images, seeds, strict=True)]
+
+    def _views(
+        self, images: list[Tensor], seeds: list[int]
+    ) -> Float[Tensor, "n 3 size size"] | UInt8[Tensor, "n 3 size size"]:
+        size = self.maker.size
         if not images:
-            size = self.store.pixels.image_size
             return torch.empty(0, 3, size, size)
-        views = torch.stack([self.maker.random_view(image, seed) for image, seed in zip(images, seeds, strict=True)])
-        return views if self.as_bytes else self.maker.normalise(views)
+        windows = self._windows(images, seeds)
+        views = torch.stack([cut(image, window, size) for image, window in zip(images, windows, strict=True)])
+        return views if self.on_device else self.maker.normalise(views)
 
     def _from_bank(self, number: int, draw: int, bank: TokenBank, indices: Tensor, positions: range) -> BankedDraw:
         """An image's draws are different views of its bank, as long as there are enough."""
