@@ -70,6 +70,7 @@ ORDER = [
     "sptnet.fetch",
     "sptnet.class_token",
     "sptnet.frozen_block",
+    "sptnet.side_by_side",
     "sptnet.vit_parts",
     "sptnet.vit_weights",
     "sptnet.timm_vits",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from sptnet.class_token import class_token_of_block, run_block
 from sptnet.errors import Misuse
 from sptnet.frozen_block import can_run_in_place, run_in_place
 from sptnet.pixels import PixelFormat, Reading
+from sptnet.side_by_side import side_by_side
 from sptnet.timm_vits import check_name, create_vit, pixel_format
 from sptnet.vit_parts import (
     Vit,
@@ -130,11 +132,10 @@ class Backbone(nn.Module):
         again = self.checkpointing and torch.is_grad_enabled()
         run: Callable[..., Tensor] = partial(checkpoint, use_reentrant=False) if again else _call
         if tokens is None:
-            for block, rope in zip(vit.blocks[:-1], rotary_positions(vit), strict=False):
-                if can_run_in_place(block, x):
-                    run_in_place(block, x)
-                else:
-                    x = run(run_block, block, x, rope)
+            frozen = list(takewhile(lambda block: can_run_in_place(block, x), vit.blocks[:-1]))
+            side_by_side([partial(run_in_place, block) for block in frozen], x)
+            for block, rope in list(zip(vit.blocks[:-1], rotary_positions(vit), strict=False))[len(frozen) :]:
+                x = run(run_block, block, x, rope)
             return x
         for block, prompt in zip(vit.blocks[:-1], tokens, strict=False):
             x = run(run_block_with_tokens, block, x, prompt)
