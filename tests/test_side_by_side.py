@@ -1,7 +1,8 @@
 """Shares of a batch, a thread each: the same numbers, the caller's modes, and nothing left behind."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -103,12 +104,22 @@ def test_a_failure_is_the_callers_and_ends_all_shares(two_threads: None, monkeyp
 
 
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_a_backbone_gives_the_same_features(two_threads: None, dtype: torch.dtype, close: float) -> None:
+def test_a_backbone_gives_the_same_features(
+    two_threads: None, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, close: float
+) -> None:
     backbone = Backbone("small", vit().to(dtype), PixelFormat(32))
-    images = torch.randn(6, 3, 32, 32, dtype=dtype)
+    images, rows, original = torch.randn(6, 3, 32, 32, dtype=dtype), [], module._in_threads
+
+    def watched(steps: Sequence[module.Step], *others: Any) -> None:
+        rows.append(len(steps))
+        original(steps, *others)
+
+    monkeypatch.setattr(module, "_in_threads", watched)
     with torch.no_grad():
         shared = backbone(images)
+        assert rows == [backbone.depth - 1]
         torch.set_num_threads(1)
         alone = backbone(images)
+        assert len(rows) == 1
     torch.testing.assert_close(shared, alone, rtol=0, atol=close)
     torch.testing.assert_close(shared, backbone.vit.forward_features(images)[:, 0], rtol=0, atol=close)
