@@ -1,6 +1,6 @@
 """Folders that sptnet 0.1.0 wrote still load, resume, report, and serve as a start.
 
-`fixtures/v0.1.0` holds 24 digits, a finished and edited SimGCD run, an SPTNet run that was stopped after two of its four
+`fixtures/v0.1.0` holds 24 digits, a finished and edited SimGCD run, an SPTNet run that was stopped after two of four
 epochs, an imported checkpoint, a model of centroids, and what 0.1.0 itself made of them.
 """
 
