@@ -28,11 +28,11 @@ from sklearn.cluster import KMeans
 
 from sptnet.backbone import build_backbone
 from sptnet.data import load_data
-from sptnet.device import choose_compute
 from sptnet.estimate import CountEstimate, estimate_n_categories, unit_features
 from sptnet.features import extract_features
 from sptnet.metrics import split_accuracy
 from sptnet.recipe_book import load_recipe
+from sptnet.runtime.compute import choose_compute
 
 COLUMNS = [
     *("set", "true", "known", "balance, by seed", "brent, by seed", "error", "error of brent"),

@@ -18,10 +18,10 @@ from steps import BORDER, BOTTLENECK, CATEGORIES, CPU, HIDDEN, fresh_backbone, p
 
 from sptnet.config import PromptSettings
 from sptnet.head import PrototypeHead
-from sptnet.kept_memory import memory_kept
 from sptnet.losses import gcd_loss
 from sptnet.model import GcdModel
 from sptnet.phases import PROMPT, Always, Optimiser, StagePlan
+from sptnet.runtime.memory import memory_kept
 from sptnet.stage_batches import TrainingData
 from sptnet.training import StageTrainer
 from sptnet.views import ImageStore, ViewMaker

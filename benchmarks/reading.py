@@ -19,10 +19,10 @@ from PIL import Image
 from torch import Tensor
 
 from sptnet.backbone import build_backbone
-from sptnet.device import choose_compute
 from sptnet.features import extract_features
 from sptnet.images import find_images
 from sptnet.pixels import Reading
+from sptnet.runtime.compute import choose_compute
 from sptnet.views import ImageStore
 
 

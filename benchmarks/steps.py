@@ -27,15 +27,15 @@ from torch import Tensor, nn
 
 from sptnet.backbone import Backbone
 from sptnet.config import PromptSettings
-from sptnet.device import choose_compute
 from sptnet.folding import fold_prompt
 from sptnet.head import PrototypeHead
-from sptnet.kept_memory import memory_kept
 from sptnet.loader import iterate_batches
 from sptnet.losses import gcd_loss
 from sptnet.model import GcdModel
 from sptnet.phases import MODEL, PROMPT, RAW, Always, Phase, StagePlan
 from sptnet.pixels import PixelFormat
+from sptnet.runtime.compute import choose_compute
+from sptnet.runtime.memory import memory_kept
 from sptnet.step import step_loss
 from sptnet.token_bank import TokenBank
 from sptnet.views import BankedDraw, Batch, EpochBatches, ImageStore, ViewMaker

@@ -20,13 +20,13 @@ from sptnet.backbone import Backbone, build_backbone
 from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.data import LoadedData
-from sptnet.device import choose_compute
 from sptnet.experiment import Experiment
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
 from sptnet.pile import Pile, digits
 from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
+from sptnet.runtime.compute import choose_compute
 from sptnet.split import make_split
 from sptnet.stage_batches import TrainingData
 from sptnet.views import ImageStore, ViewMaker

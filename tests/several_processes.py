@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from sptnet.distributed import World, world
+from sptnet.runtime.distributed import World, world
 from sptnet.token_bank import TokenBank
 from test_training import make_config, make_trainer
 

@@ -17,8 +17,8 @@ from PIL import Image
 from conftest import Answer, Call
 from sptnet import check as check_module
 from sptnet.check import CategoryCount, Duplicates, FolderCheck, Unreadable, check_folder
-from sptnet.device import choose_compute
 from sptnet.findings import can_train, findings_of
+from sptnet.runtime.compute import choose_compute
 
 
 @pytest.fixture

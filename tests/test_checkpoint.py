@@ -20,7 +20,7 @@ from sptnet.checkpoint import (
 )
 from sptnet.data import LoadedData
 from sptnet.errors import Failure, Misuse
-from sptnet.files import write_atomically, write_text_atomically
+from sptnet.runtime.files import write_atomically, write_text_atomically
 from sptnet.training import StageTrainer
 
 

@@ -16,14 +16,14 @@ from sptnet.backbone import build_backbone
 from sptnet.cluster_head import CentroidHead, ContrastiveHead
 from sptnet.clustering import find_centroids, named_first
 from sptnet.config import Config, KMeans
-from sptnet.device import choose_compute
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
 from sptnet.features import extract_features
 from sptnet.losses import contrastive_loss, info_nce, supervised_contrastive
 from sptnet.methods import METHODS, method_of
 from sptnet.run_folder import RunFolder
-from sptnet.seeds import seed_of
+from sptnet.runtime.compute import choose_compute
+from sptnet.runtime.seeds import seed_of
 from sptnet.training import StageTrainer, parameter_groups
 
 

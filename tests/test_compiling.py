@@ -6,11 +6,11 @@ from timm.models.vision_transformer import VisionTransformer
 
 from conftest import SIZE, quiet
 from sptnet.backbone import Backbone
-from sptnet.compiling import check_compiler
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
 from sptnet.pixels import PixelFormat
 from sptnet.run_folder import RunFolder
+from sptnet.runtime.compiling import check_compiler
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch's own compiler

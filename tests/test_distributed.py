@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from several_processes import CASES, PRECISIONS, train
-from sptnet.distributed import World, world
+from sptnet.runtime.distributed import World, world
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 COMPARED = [(case, name) for case in CASES for name in PRECISIONS if (case, name) != ("bank", "float64")]
@@ -79,7 +79,7 @@ def tell():
     Path(sys.argv[1], os.environ["RANK"]).write_text("threads left" if dist.is_initialized() else "all ended")
 
 atexit.register(tell)  # what is registered first runs last
-from sptnet.distributed import world
+from sptnet.runtime.distributed import world
 world().do_first(lambda: None)
 assert dist.is_initialized()
 """

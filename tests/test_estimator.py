@@ -16,11 +16,11 @@ from torch.utils.data import Dataset
 
 from sptnet import CategoryDiscoverer, speed
 from sptnet.backbone import EMBEDDED
-from sptnet.distributed import World
 from sptnet.errors import Failure, Misuse
 from sptnet.estimator_inputs import Images, as_images, as_pile, label_names, seed_from, sorted_names
 from sptnet.pile import digits
 from sptnet.predictor import load
+from sptnet.runtime.distributed import World
 
 TINY = {"backbone.image_size": 32, "kmeans.n_init": 2, "head.hidden": 16, "head.bottleneck": 8}
 

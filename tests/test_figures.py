@@ -19,7 +19,6 @@ from PIL import Image
 from conftest import Answer, Call, random_model
 from sptnet.attention import last_block_attention, most_attended
 from sptnet.config import PromptSettings
-from sptnet.device import Compute
 from sptnet.edits import Drop, add_edits
 from sptnet.errors import Failure, Misuse
 from sptnet.figures import Wishes, Written, write_figures
@@ -38,6 +37,7 @@ from sptnet.model_folder import ModelCard, save_model
 from sptnet.pile import Pile, digits
 from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
+from sptnet.runtime.compute import Compute
 
 NAMES = (*"01234", "new-1", "new-2", "new-3", "new-4", "new-5")
 SCORES = {"all": 0.5, "old": 0.75, "new": 0.25}

@@ -18,7 +18,6 @@ from sptnet import export_model as exporting
 from sptnet.backbone import build_backbone
 from sptnet.cli.export import export
 from sptnet.config import PromptSettings
-from sptnet.device import choose_compute
 from sptnet.edited_names import EditedNames, Part
 from sptnet.edits import Rename, add_edits
 from sptnet.errors import Misuse
@@ -30,6 +29,7 @@ from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, save_model
 from sptnet.pixels import PixelFormat
 from sptnet.predictor import Predictor, load
+from sptnet.runtime.compute import choose_compute
 
 KINDS = ("global", "shared", "spatial", "shared+global", "spatial+global")
 PRECISIONS = {torch.float32: 1e-5, torch.float64: 1e-10}

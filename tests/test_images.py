@@ -16,7 +16,7 @@ from PIL import Image, TiffImagePlugin
 
 from sptnet.errors import Failure, Misuse
 from sptnet.images import IMAGE_SUFFIXES, UnreadableImage, check_image, find_images, glimpse, read_image
-from sptnet.wording import printable
+from sptnet.runtime.text import printable
 
 WHITE = (255, 255, 255)
 

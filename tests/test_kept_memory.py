@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from sptnet import kept_memory
-from sptnet.kept_memory import memory_kept
+from sptnet.runtime import memory as kept_memory
+from sptnet.runtime.memory import memory_kept
 
 glibc = pytest.mark.skipif(kept_memory._glibc() is None, reason="another C library than Linux's usual one")
 

@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 import sptnet
 from sptnet.config import Config, PromptSettings
 from sptnet.data import LoadedData
-from sptnet.distributed import World
 from sptnet.experiment import Experiment
 from sptnet.learner import Learner
 from sptnet.looking import Looker
 from sptnet.model import GcdModel
 from sptnet.run_folder import RunFolder
+from sptnet.runtime.distributed import World
 from sptnet.stage_run import StageRun
 from sptnet.token_bank import TokenBank
 from sptnet.training import EpochReport, StageTrainer

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from sptnet import progress
 from sptnet.errors import Misuse
 from sptnet.listing import list_folder, walk
 from sptnet.named_images import named_images
 from sptnet.packed_paths import BLOCK, PackedPaths
+from sptnet.runtime import progress
 
 NAMES = st.text("ab./ -", min_size=1, max_size=8).map(lambda name: name.strip("/").replace("//", "/"))
 

@@ -21,7 +21,6 @@ from found_runs import make_run, small_found
 from sptnet.attempts import attempt
 from sptnet.cli.predict import predict
 from sptnet.config import PromptSettings
-from sptnet.distributed import World
 from sptnet.edits import Rename, add_edits
 from sptnet.errors import Failure, Misuse
 from sptnet.model_folder import ModelCard, save_model
@@ -30,6 +29,7 @@ from sptnet.parts import COLUMNS, Naming, Tally, write_parts
 from sptnet.parts_job import Job, describe_job, open_folder
 from sptnet.pile import digits
 from sptnet.predictor import Predictor, load
+from sptnet.runtime.distributed import World
 from test_distributed import torchrun
 
 N = 150

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sptnet.errors import Misuse
-from sptnet.place import Place, is_first, own_cores, place_of
+from sptnet.runtime.torchrun import Place, is_first, own_cores, place_of
 
 
 def test_a_process_reads_its_place_and_joins_nobody() -> None:

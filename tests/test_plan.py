@@ -14,12 +14,12 @@ from sptnet.config import Config
 from sptnet.costs import Costs, PileFacts
 from sptnet.data import load_data
 from sptnet.discovery import make_settings, plan_for
-from sptnet.distributed import World
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
 from sptnet.phases import MODEL, PROMPT, TakeTurns
 from sptnet.plan import LEAST_STEPS, PLANNED, SPTNET_LEAST_STEPS, Plan, batch_size_for, make_plan
 from sptnet.recipe_book import all_keys
+from sptnet.runtime.distributed import World
 from sptnet.speed import Speed, measure_speed, rate, scaled_border
 
 GIB = 2**30

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from sptnet.cli.processes import SHARED, take_place, tells
-from sptnet.distributed import SaidElsewhere
 from sptnet.errors import Failure, Misuse
+from sptnet.runtime.distributed import SaidElsewhere
 
 
 @pytest.fixture

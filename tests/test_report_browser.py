@@ -15,11 +15,11 @@ from report_runs import HOSTILE, hostile_found, hostile_run
 from sptnet.attention import last_block_attention, most_attended
 from sptnet.category_table import describe_categories
 from sptnet.cli import main
-from sptnet.device import choose_compute
 from sptnet.edits import current
 from sptnet.model_folder import load_model
 from sptnet.report import write_report
-from sptnet.wording import printable
+from sptnet.runtime.compute import choose_compute
+from sptnet.runtime.text import printable
 
 ActionChains = pytest.importorskip("selenium.webdriver", reason=NEEDED).ActionChains
 FOUND = hostile_found()

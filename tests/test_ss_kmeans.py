@@ -610,7 +610,7 @@ def test_values_whose_squares_overflow_are_refused(dtype, value):
 
 
 def test_mps_refuses_float64(monkeypatch):
-    from sptnet.device import Compute
+    from sptnet.runtime.compute import Compute
 
     monkeypatch.setattr("sptnet.ss_kmeans.choose_compute", lambda *_: Compute(torch.device("mps"), torch.float32))
     with pytest.raises(Misuse, match=r"^the device mps has no float64. Give X as float32, or use device='cpu'.$"):

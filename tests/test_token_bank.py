@@ -14,7 +14,7 @@ from sptnet.phases import MODEL, PROMPT, RAW
 from sptnet.recipe_book import load_recipe
 from sptnet.run_bank import size
 from sptnet.run_folder import RunFolder
-from sptnet.seeds import seed_of
+from sptnet.runtime.seeds import seed_of
 from sptnet.step import banked_tokens, step_loss
 from sptnet.token_bank import TokenBank
 from sptnet.views import EpochBatches, ImageStore, ViewMaker

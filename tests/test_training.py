@@ -14,10 +14,10 @@ import torch
 
 from conftest import SIZE, random_model, subset_of_digits, training_data
 from sptnet.config import Config, PromptSettings
-from sptnet.device import choose_compute
 from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
 from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, Optimiser, StagePlan
+from sptnet.runtime.compute import choose_compute
 from sptnet.stage_run import in_words
 from sptnet.step import step_loss
 from sptnet.training import EpochReport, StageTrainer, parameter_groups

@@ -15,7 +15,7 @@ from sptnet.loader import iterate_batches, iterate_centre_views, n_workers
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model
 from sptnet.pixels import PixelFormat
-from sptnet.seeds import seed_of, seeded
+from sptnet.runtime.seeds import seed_of, seeded
 from sptnet.views import CentreViews, EpochBatches, ImageStore, ViewMaker
 
 PIXELS = PixelFormat(32)

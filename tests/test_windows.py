@@ -12,9 +12,9 @@ from torchvision.transforms import v2
 
 from sptnet.config import Config
 from sptnet.data import LoadedData
-from sptnet.distributed import World
 from sptnet.loader import iterate_batches
-from sptnet.seeds import seeded
+from sptnet.runtime.distributed import World
+from sptnet.runtime.seeds import seeded
 from sptnet.token_bank import TokenBank
 from sptnet.windows import Uncut, Window, cut, draw_window
 from test_training import make_config, make_trainer

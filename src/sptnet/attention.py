@@ -13,10 +13,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sptnet.class_token import run_block
-from sptnet.device import Compute
 from sptnet.errors import Misuse
-from sptnet.evaluating import evaluating
 from sptnet.model import GcdModel
+from sptnet.runtime.compute import Compute, eval_mode
 from sptnet.views import ImageStore, Source, ViewMaker
 from sptnet.vit_parts import rotary_positions, with_tokens
 
@@ -51,7 +50,7 @@ def last_block_attention(
     for first in range(0, len(sources), BATCH_SIZE):
         batch = range(first, min(first + BATCH_SIZE, len(sources)))
         views = torch.stack([maker.centre_view(store[i]) for i in batch])
-        with evaluating(model), compute.autocast():
+        with eval_mode(model), compute.autocast():
             weights = all_weights(model, maker.normalise(views).to(compute.device), prompted)
         kept = torch.tensor([0, *range(weights.shape[-1] - grid * grid, weights.shape[-1])], device=weights.device)
         heads = weights[:, :, kept][..., kept[1:]].float().cpu().numpy()

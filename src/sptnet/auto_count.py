@@ -8,12 +8,12 @@ from torch import Tensor
 from sptnet.backbone import Backbone
 from sptnet.config import Config
 from sptnet.data import LoadedData
-from sptnet.device import Compute
-from sptnet.distributed import World
 from sptnet.estimate import CountEstimate, Method, estimate_n_categories
 from sptnet.features import extract_features
 from sptnet.loader import n_workers
-from sptnet.progress import bar
+from sptnet.runtime.compute import Compute
+from sptnet.runtime.distributed import World
+from sptnet.runtime.progress import bar
 
 Indices = npt.NDArray[np.int64]
 TYPICAL_TRIALS = 30  # counts of categories that an estimate tries

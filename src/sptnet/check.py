@@ -10,15 +10,15 @@ import numpy as np
 from jaxtyping import UInt8
 
 from sptnet.config import Data
-from sptnet.device import choose_compute
 from sptnet.duplicates import Group, same_bytes, same_look
 from sptnet.folder import read_folder
 from sptnet.images import UnreadableImage, glimpse
 from sptnet.likeness import SIDE, thumbnail
 from sptnet.listing import list_folder
 from sptnet.pile import UNKNOWN, Pile
-from sptnet.progress import tracker
 from sptnet.readable import in_threads
+from sptnet.runtime.compute import choose_compute
+from sptnet.runtime.progress import tracker
 
 SHORT_SIDE = 64
 ELONGATED = 4

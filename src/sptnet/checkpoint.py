@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sptnet.errors import Failure
-from sptnet.files import write_atomically
+from sptnet.runtime.files import write_atomically
 
 KEEP = 2  # the newest, and the one before it in case the disk damages the newest
 

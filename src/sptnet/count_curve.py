@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from sptnet.kmeans_steps import Pinned, lloyd, seed_by_distance, squared_distances_to, squared_norms, total
-from sptnet.seeds import seed_of
+from sptnet.runtime.seeds import seed_of
 
 DRAWS = 4
 MOST_ITERATIONS = 10

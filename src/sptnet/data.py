@@ -11,10 +11,10 @@ from sptnet.errors import Misuse
 from sptnet.folder import read_folder
 from sptnet.images import UnreadableImage
 from sptnet.pile import Pile, digits
-from sptnet.progress import Say, say, tracker
 from sptnet.readable import drop_unreadable
+from sptnet.runtime.progress import Say, say, tracker
+from sptnet.runtime.text import printable
 from sptnet.split import Split, make_split, read_split
-from sptnet.wording import printable
 
 
 @dataclass(frozen=True)

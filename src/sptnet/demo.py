@@ -8,9 +8,9 @@ from pathlib import Path
 from sptnet.data import load_data
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
-from sptnet.progress import Say
 from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
+from sptnet.runtime.progress import Say
 
 BASELINES = {"k-means": "kmeans", "GCD": "gcd", "SimGCD": "simgcd"}
 VARIANTS = {"SPTNet-S": "shared", "SPTNet-P": "spatial", "SPTNet": "spatial+global"}

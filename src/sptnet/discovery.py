@@ -8,14 +8,14 @@ from sptnet.backbone import EMBEDDED, build_backbone
 from sptnet.config import BackboneSettings, Config
 from sptnet.costs import PileFacts
 from sptnet.data import LoadedData, load_pile, resolve_n_categories, split_pile
-from sptnet.device import choose_compute
-from sptnet.distributed import world
 from sptnet.errors import Misuse
 from sptnet.pile import Pile
-from sptnet.place import lent_cores
 from sptnet.plan import Plan, check_wishes, make_plan
-from sptnet.progress import Say, say
 from sptnet.recipe_book import apply_setting, make_config, parse_toml, recipe_text
+from sptnet.runtime.compute import choose_compute
+from sptnet.runtime.distributed import world
+from sptnet.runtime.progress import Say, say
+from sptnet.runtime.torchrun import lent_cores
 from sptnet.speed import measure_speed
 from sptnet.token_bank import free_disk
 

@@ -5,7 +5,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, get_type_hints
 
 from sptnet.errors import Misuse
-from sptnet.wording import count, first_three, listed, printable
+from sptnet.runtime.text import count, first_three, listed, printable
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import Any
 from sptnet.edit_steps import apply_edit
 from sptnet.edit_types import Drop, Edit, Merge, Move, Rename, Split, Undo, as_dict, parse_edit
 from sptnet.errors import Failure, Misuse
-from sptnet.files import write_text_atomically
 from sptnet.found import Found, read_found
+from sptnet.runtime.files import write_text_atomically
 
 __all__ = [
     "EDITS",

@@ -15,9 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from sptnet.category_table import describe_categories
 from sptnet.config import Config
 from sptnet.data import LoadedData, split_pile
-from sptnet.device import choose_compute
 from sptnet.discovery import epoch_changes, given_keys, make_settings, plan_for, read_images, with_known_classes
-from sptnet.distributed import world
 from sptnet.errors import Misuse
 from sptnet.estimator_inputs import as_images, as_pile, label_names, seed_from
 from sptnet.experiment import Experiment
@@ -26,10 +24,12 @@ from sptnet.metrics import split_accuracy
 from sptnet.model_folder import load_model
 from sptnet.outputs import Outputs
 from sptnet.predictor import Predictor
-from sptnet.progress import console, say
 from sptnet.readable import drop_unreadable
 from sptnet.recipe_book import toml_value
 from sptnet.run_folder import RunFolder
+from sptnet.runtime.compute import choose_compute
+from sptnet.runtime.distributed import world
+from sptnet.runtime.progress import console, say
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]

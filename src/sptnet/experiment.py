@@ -11,18 +11,18 @@ import numpy as np
 
 from sptnet.categories import write_category_pictures, write_predictions
 from sptnet.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
-from sptnet.compiling import check_compiler
 from sptnet.config import Config, PromptSettings
 from sptnet.data import LoadedData
 from sptnet.found import FEATURES, write_features
-from sptnet.interrupt import noted_interrupts
 from sptnet.outputs import Outputs
 from sptnet.phases import TakeTurns
 from sptnet.preparation import prepare
-from sptnet.progress import Say, duration, say
 from sptnet.run_bank import with_bank
 from sptnet.run_facts import now, starting_facts
 from sptnet.run_folder import RunFolder, refuse_among_images
+from sptnet.runtime.compiling import check_compiler
+from sptnet.runtime.interrupt import noted_interrupts
+from sptnet.runtime.progress import Say, duration, say
 from sptnet.sampler import check_batch_size, n_batches
 from sptnet.split import write_split
 from sptnet.stage_run import StageRun

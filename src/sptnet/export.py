@@ -12,10 +12,10 @@ from sptnet.data import read_pile
 from sptnet.edits import current
 from sptnet.errors import Misuse
 from sptnet.export_folders import export_folder
-from sptnet.files import write_atomically, write_text_atomically
 from sptnet.found import Found
 from sptnet.images import Source
 from sptnet.run_folder import RunFolder
+from sptnet.runtime.files import write_atomically, write_text_atomically
 
 FORMS = ("csv", "json", "links", "copies", "coco", "imagefolder")
 

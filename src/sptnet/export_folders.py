@@ -13,10 +13,10 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from sptnet.errors import Failure, Misuse
-from sptnet.files import write_text_atomically
 from sptnet.found import Found
 from sptnet.images import Source, read_image
-from sptnet.wording import count, first_three, printable
+from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.text import count, first_three, printable
 
 CONTENTS = ".sptnet-export.json"
 LONGEST = 60

@@ -8,11 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.backbone import Backbone
-from sptnet.device import Compute
-from sptnet.distributed import World
-from sptnet.evaluating import evaluating
-from sptnet.kept_memory import memory_kept
 from sptnet.loader import iterate_centre_views
+from sptnet.runtime.compute import Compute, eval_mode
+from sptnet.runtime.distributed import World
+from sptnet.runtime.memory import memory_kept
 from sptnet.views import ImageStore, Source, ViewMaker
 
 BATCH_SIZE = 64
@@ -35,7 +34,7 @@ def extract_features(
     features, done = [torch.empty(0, backbone.dim)], 0
     own = np.arange(len(sources))[world.share(len(sources))]
     views = iterate_centre_views(store, ViewMaker(backbone.pixels), own, BATCH_SIZE, workers)
-    with evaluating(backbone):
+    with eval_mode(backbone):
         for batch in views:
             with compute.autocast():
                 features.append(backbone(batch.to(compute.device)).float().cpu())

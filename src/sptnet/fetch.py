@@ -9,7 +9,7 @@ import timm
 from huggingface_hub import constants, try_to_load_from_cache
 
 from sptnet.errors import Failure
-from sptnet.progress import say
+from sptnet.runtime.progress import say
 
 FILES = ("model.safetensors", "pytorch_model.bin")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sptnet.check import ELONGATED, SHORT_SIDE, Duplicates, FolderCheck
 from sptnet.images import UnreadableImage
 from sptnet.readable import too_many_unreadable
-from sptnet.wording import listed, printable
+from sptnet.runtime.text import listed, printable
 
 # With fewer images, each is more than a fifth of all that is known of its category, so that one odd or mislabelled
 # image decides what is learnt; and a batch seldom holds two, which the contrast between labels needs.

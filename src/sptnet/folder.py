@@ -10,8 +10,8 @@ from sptnet.errors import Misuse
 from sptnet.heic import left_out
 from sptnet.listing import list_folder
 from sptnet.pile import UNKNOWN, Pile
-from sptnet.progress import Say, say
-from sptnet.wording import count, first_three, printable
+from sptnet.runtime.progress import Say, say
+from sptnet.runtime.text import count, first_three, printable
 
 _HELD_OUT = ("test", "val")
 

@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sptnet.errors import Failure, Misuse
-from sptnet.files import write_atomically
 from sptnet.model_folder import DESCRIPTION, find_model_folder
 from sptnet.run_folder import RunFolder
-from sptnet.wording import first_three, printable
+from sptnet.runtime.files import write_atomically
+from sptnet.runtime.text import first_three, printable
 
 FEATURES = "features.safetensors"
 DROPPED = -1

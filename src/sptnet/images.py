@@ -18,8 +18,8 @@ from sptnet.errors import Failure, Misuse
 from sptnet.heic import can_read_heic, heic_formats, left_out, looks_like_heic
 from sptnet.listing import IMAGE_SUFFIXES as IMAGE_SUFFIXES
 from sptnet.listing import list_folder
-from sptnet.progress import Say, say
-from sptnet.wording import printable
+from sptnet.runtime.progress import Say, say
+from sptnet.runtime.text import printable
 
 Source = Path | str | Image.Image | npt.NDArray[Any]
 

@@ -13,8 +13,6 @@ from sptnet.cluster_head import CentroidHead, ContrastiveHead
 from sptnet.clustering import find_centroids
 from sptnet.config import Clustering, Config, PromptSettings
 from sptnet.data import LoadedData
-from sptnet.device import Compute
-from sptnet.distributed import World
 from sptnet.estimate import CountEstimate
 from sptnet.looking import Looker
 from sptnet.methods.method import Method
@@ -22,11 +20,13 @@ from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model
 from sptnet.outputs import Outputs
 from sptnet.phases import StagePlan
-from sptnet.progress import bar
 from sptnet.readable import fingerprint
 from sptnet.run_bank import open_bank
+from sptnet.runtime.compute import Compute
+from sptnet.runtime.distributed import World
+from sptnet.runtime.progress import bar
+from sptnet.runtime.seeds import seed_of
 from sptnet.scoring import score_sets
-from sptnet.seeds import seed_of
 from sptnet.token_bank import TokenBank
 
 Indices = npt.NDArray[np.int64]

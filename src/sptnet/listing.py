@@ -8,7 +8,7 @@ from typing import Literal
 
 from sptnet.errors import Failure
 from sptnet.heic import HEIC_SUFFIXES, can_read_heic
-from sptnet.progress import counted
+from sptnet.runtime.progress import counted
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})
 

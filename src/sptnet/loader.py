@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from sptnet.place import own_cores
+from sptnet.runtime.torchrun import own_cores
 from sptnet.views import Batch, CentreViews, ImageStore, ViewMaker
 
 

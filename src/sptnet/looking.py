@@ -9,13 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.device import Compute
-from sptnet.distributed import World
-from sptnet.evaluating import evaluating
-from sptnet.kept_memory import memory_kept
 from sptnet.loader import iterate_centre_views
 from sptnet.model import GcdModel
 from sptnet.outputs import Outputs, classify, model_features
+from sptnet.runtime.compute import Compute, eval_mode
+from sptnet.runtime.distributed import World
+from sptnet.runtime.memory import memory_kept
 from sptnet.token_bank import TokenBank
 from sptnet.views import ImageStore, ViewMaker
 
@@ -73,7 +72,7 @@ class Looker:
         centre = torch.full_like(images, bank.centre)
         missing = images[torch.from_numpy(~bank.filled(images, centre))]
         views = self._views(missing.numpy(), lambda done: None)
-        with evaluating(model), self.compute.autocast():
+        with eval_mode(model), self.compute.autocast():
             for start, pixels in zip(range(0, len(missing), self.batch_size), views, strict=True):
                 part = missing[start : start + self.batch_size]
                 tokens = backbone.enter_last_block(pixels.to(self.compute.device))

@@ -14,11 +14,11 @@ from sptnet.checkpoint import digest
 from sptnet.cluster_head import CentroidHead, ContrastiveHead, Head
 from sptnet.config import PromptSettings
 from sptnet.errors import Failure, Misuse, SptnetError
-from sptnet.files import write_atomically
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
 from sptnet.pixels import PixelFormat
-from sptnet.wording import printable
+from sptnet.runtime.files import write_atomically
+from sptnet.runtime.text import printable
 
 FORMAT = 1
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"

@@ -8,7 +8,7 @@ from sptnet.errors import Misuse
 from sptnet.heic import left_out
 from sptnet.listing import readable_suffixes, walk
 from sptnet.packed_paths import PackedPaths
-from sptnet.progress import Say, counted, say
+from sptnet.runtime.progress import Say, counted, say
 
 
 def named_images(paths: Sequence[Path], list_file: Path | None = None, tell: Say = say) -> PackedPaths:

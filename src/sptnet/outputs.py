@@ -11,11 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.cluster_head import Head
-from sptnet.device import Compute
-from sptnet.evaluating import evaluating
-from sptnet.kept_memory import memory_kept
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model import GcdModel
+from sptnet.runtime.compute import Compute, eval_mode
+from sptnet.runtime.memory import memory_kept
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def model_features(
     model: GcdModel, views: Iterable[Tensor], compute: Compute, prompted: bool = True
 ) -> Float[Tensor, "n dim"]:
     features = [torch.empty(0, model.backbone.dim)]
-    with evaluating(model):
+    with eval_mode(model):
         for batch in views:
             with compute.autocast():
                 features.append(model.features(batch.to(compute.device), prompted).float().cpu())

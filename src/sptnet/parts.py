@@ -14,15 +14,15 @@ import torch
 from sptnet.attempts import attempt
 from sptnet.edited_names import EditedNames
 from sptnet.errors import Failure
-from sptnet.files import write_atomically
 from sptnet.found import write_features
 from sptnet.images import UnreadableImage
-from sptnet.kept_memory import memory_kept
 from sptnet.outputs import Outputs
-from sptnet.place import Place
 from sptnet.predictor import Predictor
-from sptnet.progress import Bar, bar, say
 from sptnet.readable import too_many_unreadable
+from sptnet.runtime.files import write_atomically
+from sptnet.runtime.memory import memory_kept
+from sptnet.runtime.progress import Bar, bar, say
+from sptnet.runtime.torchrun import Place
 
 COLUMNS = ("image", "category", "is_new", "certainty")
 

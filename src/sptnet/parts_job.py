@@ -12,11 +12,11 @@ from pathlib import Path
 
 from sptnet.edits import as_dict, in_force, read_edits
 from sptnet.errors import Failure, Misuse
-from sptnet.files import write_text_atomically
 from sptnet.model_folder import DESCRIPTION, find_model_folder
 from sptnet.packed_paths import PackedPaths
-from sptnet.place import Place
-from sptnet.wording import printable
+from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.text import printable
+from sptnet.runtime.torchrun import Place
 
 JOB = "parts.json"
 WORDS = {

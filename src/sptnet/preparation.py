@@ -11,8 +11,6 @@ from sptnet.backbone import Backbone, build_backbone
 from sptnet.categories import category_names
 from sptnet.config import Config
 from sptnet.data import LoadedData, check_count, load_data, resolve_n_categories
-from sptnet.device import Compute, choose_compute
-from sptnet.distributed import World, world
 from sptnet.errors import Misuse
 from sptnet.estimate import CountEstimate
 from sptnet.learner import Learner
@@ -22,8 +20,10 @@ from sptnet.methods import method_of
 from sptnet.methods.method import Method
 from sptnet.model import GcdModel
 from sptnet.model_folder import load_model
-from sptnet.progress import Say, say
-from sptnet.seeds import seed_of, seeded
+from sptnet.runtime.compute import Compute, choose_compute
+from sptnet.runtime.distributed import World, world
+from sptnet.runtime.progress import Say, say
+from sptnet.runtime.seeds import seed_of, seeded
 from sptnet.split import Split
 from sptnet.starting_model import starting_model
 from sptnet.views import ImageStore, ViewMaker

@@ -15,7 +15,7 @@ from PIL import Image
 from sptnet.errors import Failure
 from sptnet.images import UnreadableImage, check_image, read_image, reason_for
 from sptnet.pile import Pile
-from sptnet.wording import first_three, printable
+from sptnet.runtime.text import first_three, printable
 
 T = TypeVar("T")
 

@@ -18,10 +18,10 @@ from sptnet.edit_types import Edit, Merge, Move, Rename, Split
 from sptnet.edited_names import edited_names
 from sptnet.edits import in_force, read_edits, replay
 from sptnet.errors import Misuse
-from sptnet.files import write_text_atomically
 from sptnet.found import DROPPED, Found, read_found
-from sptnet.progress import Say, say
 from sptnet.run_folder import RunFolder
+from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.progress import Say, say
 
 LABELS = "labels.csv"
 LABELLED_BEFORE = ("labelled", "holdout")

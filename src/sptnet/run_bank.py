@@ -9,7 +9,7 @@ from sptnet.checkpoint import digest
 from sptnet.config import Config, Views
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
-from sptnet.progress import Say
+from sptnet.runtime.progress import Say
 from sptnet.token_bank import BANKS, TokenBank, free_disk, places, room_for_bank, views_of_bank
 
 HALF = 2  # bytes

@@ -8,8 +8,8 @@ from typing import Any
 
 from sptnet.config import Config
 from sptnet.data import LoadedData
-from sptnet.device import Compute
 from sptnet.errors import Misuse
+from sptnet.runtime.compute import Compute
 
 VERSIONS = ("sptnet", "torch", "torchvision", "timm", "numpy")
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from sptnet.config import Config
 from sptnet.errors import Failure, Misuse
-from sptnet.files import write_text_atomically
 from sptnet.recipe_book import read_config, to_toml
+from sptnet.runtime.files import write_text_atomically
 
 OWN = (
     *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*", "estimate.json*"),

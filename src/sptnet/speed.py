@@ -9,9 +9,9 @@ from torch import Tensor
 
 from sptnet.backbone import Backbone
 from sptnet.config import HeadSettings, PromptSettings
-from sptnet.device import Compute
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
+from sptnet.runtime.compute import Compute
 from sptnet.views import ImageStore, Source, ViewMaker
 
 SECONDS, LEAST_CALLS, MOST_SECONDS = 0.6, 4, 3.0  # for each measurement; a slow machine makes fewer calls

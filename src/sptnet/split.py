@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sptnet.errors import Misuse
-from sptnet.files import write_text_atomically
 from sptnet.pile import UNKNOWN, Pile
-from sptnet.wording import listed, printable
+from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.text import listed, printable
 
 Indices = npt.NDArray[np.int64]
 

@@ -16,7 +16,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from sptnet.device import choose_compute
 from sptnet.errors import Misuse
 from sptnet.kmeans_steps import (
     Centres,
@@ -33,6 +32,7 @@ from sptnet.kmeans_steps import (
     total,
     widest,
 )
+from sptnet.runtime.compute import choose_compute
 
 UNLABELLED = -1
 ROWS_AT_ONCE = 8192

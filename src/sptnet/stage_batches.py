@@ -7,10 +7,10 @@ import numpy.typing as npt
 from torch.utils.data import Dataset
 
 from sptnet.data import LoadedData
-from sptnet.distributed import World
 from sptnet.phases import Phase, Turns
+from sptnet.runtime.distributed import World
+from sptnet.runtime.seeds import seed_of
 from sptnet.sampler import balanced_batches, n_batches
-from sptnet.seeds import seed_of
 from sptnet.token_bank import TokenBank
 from sptnet.views import Batch, EpochBatches, ImageStore, ViewMaker
 

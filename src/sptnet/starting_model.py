@@ -5,7 +5,7 @@ from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
 from sptnet.model_folder import load_model
-from sptnet.wording import listed
+from sptnet.runtime.text import listed
 
 
 def starting_model(run: str, config: Config, known_classes: tuple[str, ...]) -> tuple[GcdModel, Config]:

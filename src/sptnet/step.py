@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.device import Compute
-from sptnet.distributed import World
 from sptnet.losses import Loss
 from sptnet.model import GcdModel
 from sptnet.phases import Phase, StagePlan
+from sptnet.runtime.compute import Compute
+from sptnet.runtime.distributed import World
 from sptnet.token_bank import TokenBank
 from sptnet.views import Batch
 

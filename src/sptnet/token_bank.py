@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sptnet.config import Views
 from sptnet.errors import Failure, Misuse
-from sptnet.files import write_text_atomically
+from sptnet.runtime.files import write_text_atomically
 
 Flags = npt.NDArray[np.bool_]
 BANKS = (8, 4, 2)  # views to choose from; with a single one, the two views of a step would be the same

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from sptnet.checkpoint import Checkpoint
-from sptnet.device import Compute
-from sptnet.distributed import World
 from sptnet.epoch_loader import EpochLoader
 from sptnet.errors import Failure
-from sptnet.kept_memory import memory_kept
 from sptnet.losses import Loss
 from sptnet.micro_batches import InParts
 from sptnet.model import GcdModel, Group
 from sptnet.phases import Phase, StagePlan
-from sptnet.progress import bar
+from sptnet.runtime.compute import Compute
+from sptnet.runtime.distributed import World
+from sptnet.runtime.memory import memory_kept
+from sptnet.runtime.progress import bar
 from sptnet.sampler import n_batches
 from sptnet.stage_batches import StageBatches, TrainingData
 from sptnet.step import loss_of, step_loss

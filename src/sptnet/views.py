@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
-from sptnet.distributed import World
 from sptnet.images import read_image
 from sptnet.pixels import PixelFormat
-from sptnet.seeds import seed_of
+from sptnet.runtime.distributed import World
+from sptnet.runtime.seeds import seed_of
 from sptnet.token_bank import TokenBank
 from sptnet.windows import Uncut, Window, cut, draw_window
 

@@ -24,7 +24,7 @@ from sptnet.cli import (
 from sptnet.cli.processes import take_place, tells
 from sptnet.cli.stopping import Stopped, Verbs
 from sptnet.errors import SptnetError
-from sptnet.place import is_first
+from sptnet.runtime.torchrun import is_first
 
 app = typer.Typer(
     name="sptnet",

@@ -65,7 +65,7 @@ def expected(folder: Path, labels: Path | None, unlabelled: str, backbone: str, 
 
 def show_time(plan: "Plan", folder: Path) -> None:
     from sptnet.methods import NAMES
-    from sptnet.progress import duration
+    from sptnet.runtime.progress import duration
 
     print(
         f"time: {NAMES[plan.config.method]} with {plan.config.backbone.name} takes about {duration(plan.seconds)} here"
@@ -92,7 +92,7 @@ def show(checked: "FolderCheck", findings: "list[Finding]") -> None:
 
 
 def table_rows(checked: "FolderCheck") -> list[list[str]]:
-    from sptnet.wording import printable
+    from sptnet.runtime.text import printable
 
     counts = [[printable(c.name), f"{c.labelled:,}", "", f"{c.test:,}"] for c in checked.categories[:MOST_ROWS]]
     rest = checked.categories[MOST_ROWS:]

@@ -118,9 +118,9 @@ def read(benchmark: Any, name: str, folder: Path | None, labelled: str | None, u
 def refuse_unreadable(pile: Any) -> None:
     """Names the images that cannot be decoded."""
     from sptnet.errors import Failure
-    from sptnet.progress import tracker
     from sptnet.readable import drop_unreadable
-    from sptnet.wording import count, first_three, printable
+    from sptnet.runtime.progress import tracker
+    from sptnet.runtime.text import count, first_three, printable
 
     _, problems = drop_unreadable(pile, 1.0, tracker("reading images"))
     if problems:

@@ -55,8 +55,8 @@ def discover(
 ) -> None:
     """Sort a folder of images: recognise the categories you know, find the new ones, and write a report."""
     from sptnet.discovery import epoch_changes
-    from sptnet.distributed import world
     from sptnet.errors import Misuse
+    from sptnet.runtime.distributed import world
 
     plain = {
         "data.folder": folder and folder.resolve(),
@@ -193,6 +193,6 @@ def _finish(run: Path, report: bool, open_it: bool) -> None:
 def _experiment(config: "Config", run: "RunFolder", data: "LoadedData | None" = None) -> "Experiment":
     """On a terminal the bars tell enough; a log gets a line an epoch."""
     from sptnet.experiment import Experiment
-    from sptnet.progress import console, say
+    from sptnet.runtime.progress import console, say
 
     return Experiment(config, run, data, tell_epoch=(lambda line: None) if console.is_terminal else say)

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 def tell_plan(plan: "Plan", data: "LoadedData") -> None:
     """What there is, what will be done with it and why, and how long each step takes."""
-    from sptnet.device import choose_compute
-    from sptnet.progress import duration
-    from sptnet.wording import listed, printable
+    from sptnet.runtime.compute import choose_compute
+    from sptnet.runtime.progress import duration
+    from sptnet.runtime.text import listed, printable
 
     config, split = plan.config, data.split
     aside = len(split.test) + len(split.holdout)
@@ -41,7 +41,7 @@ def show_found(run: Path, report: bool, open_it: bool) -> None:
     from sptnet.edits import current
     from sptnet.report import write_report
     from sptnet.report.overview import sentence
-    from sptnet.wording import printable
+    from sptnet.runtime.text import printable
 
     page = write_report(run) if report else None
     found = current(run)

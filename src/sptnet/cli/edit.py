@@ -97,7 +97,7 @@ def apply(
 ) -> None:
     """Do all edits of a file, or none if one of them cannot be done."""
     from sptnet.edits import add_edits, read_edits_file
-    from sptnet.wording import count
+    from sptnet.runtime.text import count
 
     edits = read_edits_file(file)
     _tell(f"did {count(edits, 'edit')}", add_edits(context.obj, edits))
@@ -109,7 +109,7 @@ def list_(context: typer.Context) -> None:
     from sptnet.category_table import CATEGORY_COLUMNS, category_rows, describe_categories
     from sptnet.cli.tables import print_table
     from sptnet.edits import current
-    from sptnet.wording import printable
+    from sptnet.runtime.text import printable
 
     found = current(context.obj)
     rows = [[printable(cell) for cell in row] for row in category_rows(describe_categories(found))]

@@ -36,10 +36,10 @@ def estimate(
     from sptnet.auto_count import count_categories, features_of
     from sptnet.count_plot import check_picture_name, plot_count
     from sptnet.data import load_data
-    from sptnet.device import choose_compute
-    from sptnet.distributed import world
     from sptnet.preparation import backbone_of
     from sptnet.recipe_book import load_recipe
+    from sptnet.runtime.compute import choose_compute
+    from sptnet.runtime.distributed import world
 
     if plot is not None:
         check_picture_name(plot)

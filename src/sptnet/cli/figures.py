@@ -28,9 +28,9 @@ def figures(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace figures of the same names.")] = False,
 ) -> None:
     """Draw runs for a paper: t-SNE, attention maps, prompts, accuracy against a setting. Runs are only read."""
-    from sptnet.device import choose_compute
     from sptnet.figures import FILES, Wishes, write_figures
     from sptnet.figures.attention_maps import parse_patch
+    from sptnet.runtime.compute import choose_compute
 
     wishes = Wishes(
         only=[name.strip() for name in only.split(",")] if only else tuple(FILES),

@@ -76,7 +76,7 @@ def name_categories(names: tuple[str, ...], known: int | None, n_categories: int
     """All names, and how many are known: as told, or those with a name if only some have one."""
     from sptnet.categories import category_names
     from sptnet.errors import Misuse
-    from sptnet.wording import count
+    from sptnet.runtime.text import count
 
     if len(names) > n_categories:
         raise Misuse(f"{count(names, 'name')} for {n_categories} categories are too many. Leave out the last ones.")

@@ -39,8 +39,8 @@ def predict(
     from sptnet.errors import Misuse
     from sptnet.named_images import named_images
     from sptnet.parts import Naming
-    from sptnet.place import place_of
     from sptnet.predictor import load
+    from sptnet.runtime.torchrun import place_of
 
     here = place_of(os.environ)
     if here.size > 1 and parts is None:
@@ -64,9 +64,9 @@ def predict(
 def write_table(naming: Any, files: Sequence[Path], out: Path | None, max_unreadable: float) -> None:
     """All images in one table, which begins only when every image has been looked at."""
     from sptnet.parts import COLUMNS
-    from sptnet.progress import say, tracker
     from sptnet.readable import drop_unreadable
-    from sptnet.wording import printable
+    from sptnet.runtime.progress import say, tracker
+    from sptnet.runtime.text import printable
 
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def write_parts_of(
 ) -> None:
     from sptnet.parts import write_parts
     from sptnet.parts_job import describe_job, open_folder
-    from sptnet.progress import say
+    from sptnet.runtime.progress import say
 
     open_folder(folder, describe_job(run, files, part_size, naming.with_features), here)
     tally = write_parts(naming, files, folder, part_size, max_unreadable, here)

@@ -26,7 +26,7 @@ def pretrain(
     from sptnet.data import load_pile
     from sptnet.errors import Misuse
     from sptnet.pretrain import PretrainEpoch, pretrain_pile
-    from sptnet.progress import bar, duration, say
+    from sptnet.runtime.progress import bar, duration, say
 
     if out.suffix != ".safetensors":
         raise Misuse(f"weights are written as safetensors. Give a name such as {out.with_suffix('.safetensors')}.")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from sptnet.errors import Misuse, SptnetError
-from sptnet.place import is_first
+from sptnet.runtime.torchrun import is_first
 
 SHARED = frozenset({"discover", "estimate", "predict", "train"})
 

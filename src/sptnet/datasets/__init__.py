@@ -16,7 +16,7 @@ from sptnet.datasets.imagenet import IMAGENET_1K, IMAGENET_100
 from sptnet.datasets.pacs import PACS
 from sptnet.errors import Misuse
 from sptnet.pile import Pile
-from sptnet.wording import printable
+from sptnet.runtime.text import printable
 
 DATASETS: dict[str, DataSet] = {
     data_set.name: data_set

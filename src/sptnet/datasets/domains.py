@@ -9,7 +9,7 @@ import numpy as np
 from sptnet.datasets.layout import Tree
 from sptnet.errors import Misuse
 from sptnet.pile import Pile
-from sptnet.wording import count, first_three, listed, printable
+from sptnet.runtime.text import count, first_three, listed, printable
 
 WHERE = "The folder must hold one sub-folder per domain, each with one sub-folder per class."
 LISTS = tuple(f"{part}{suffix}.txt" for part in ("train", "crossval", "test") for suffix in ("", "_kfold"))

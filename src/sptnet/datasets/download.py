@@ -17,7 +17,7 @@ from urllib.parse import urlparse
 from urllib.request import urlopen
 
 from sptnet.errors import Failure
-from sptnet.progress import bar, say
+from sptnet.runtime.progress import bar, say
 
 SECONDS_OF_SILENCE = 30
 _CHUNK = 1024 * 1024

@@ -10,7 +10,7 @@ import numpy as np
 from sptnet.datasets.base import DataSet, Expected, exactly, in_thousands
 from sptnet.datasets.layout import Listed, Tree, pile_of
 from sptnet.pile import Pile
-from sptnet.wording import printable
+from sptnet.runtime.text import printable
 
 SOLUTION = "LOC_val_solution.csv"
 WHERE = (

@@ -11,7 +11,7 @@ import numpy as np
 from sptnet.errors import Failure, Misuse
 from sptnet.images import IMAGE_SUFFIXES
 from sptnet.pile import Pile
-from sptnet.wording import count, first_three, printable
+from sptnet.runtime.text import count, first_three, printable
 
 
 class Listed(NamedTuple):

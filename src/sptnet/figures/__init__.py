@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sptnet.attention import check_share
-from sptnet.device import Compute
 from sptnet.errors import Misuse
 from sptnet.figures.accuracy import draw_accuracy
 from sptnet.figures.attention_maps import CLASS_TOKEN, PATCH, Place, draw_attention
@@ -13,6 +12,7 @@ from sptnet.figures.canvas import Drawn, files_of, house_style, save
 from sptnet.figures.chosen_runs import choose_runs
 from sptnet.figures.prompt_sheet import draw_prompts
 from sptnet.figures.tsne import draw_tsne
+from sptnet.runtime.compute import Compute
 
 FILES = {"attention": (CLASS_TOKEN, PATCH), "prompts": ("prompts",), "accuracy": ("accuracy",), "tsne": ("tsne",)}
 """The figures in the order of their making, the slowest last, and the names of their files."""

@@ -11,7 +11,7 @@ from sptnet.errors import Misuse, SptnetError
 from sptnet.figures.canvas import Drawn
 from sptnet.figures.chosen_runs import ChosenRun
 from sptnet.figures.differences import KNOWN_CLASSES, differing_settings
-from sptnet.wording import listed
+from sptnet.runtime.text import listed
 
 AXES = {
     "sptnet.k": "$k$, steps before prompts and model take turns",

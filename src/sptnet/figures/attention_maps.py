@@ -7,13 +7,13 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from sptnet.attention import Attention, last_block_attention, most_attended
-from sptnet.device import Compute
 from sptnet.errors import Misuse, SptnetError
 from sptnet.figures.canvas import PAGE_WIDTH, Drawn, short
 from sptnet.figures.chosen_runs import ChosenRun
 from sptnet.figures.samples import find_samples
 from sptnet.figures.tiles import BETWEEN, GAP, MARGIN, Group, Tile, tile_sheet
 from sptnet.model_folder import load_model
+from sptnet.runtime.compute import Compute
 
 CLASS_TOKEN, PATCH = "attention-class-token", "attention-patch"
 CLASS_TOKEN_SHARE, PATCH_SHARE = 0.1, 0.6

@@ -9,8 +9,8 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from sptnet.files import write_atomically
-from sptnet.wording import printable
+from sptnet.runtime.files import write_atomically
+from sptnet.runtime.text import printable
 
 FORMATS = ("png", "pdf")
 DPI = 300

@@ -8,7 +8,7 @@ from pathlib import Path
 from sptnet.config import Config
 from sptnet.errors import Failure, Misuse
 from sptnet.run_folder import RunFolder
-from sptnet.wording import printable
+from sptnet.runtime.text import printable
 
 
 @dataclass(frozen=True, eq=False)

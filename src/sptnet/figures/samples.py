@@ -8,9 +8,9 @@ from sptnet.errors import Misuse, SptnetError
 from sptnet.figures.chosen_runs import ChosenRun
 from sptnet.images import UnreadableImage, read_image
 from sptnet.pile import UNKNOWN, Pile
-from sptnet.seeds import seed_of
+from sptnet.runtime.seeds import seed_of
+from sptnet.runtime.text import first_three, printable
 from sptnet.views import Source
-from sptnet.wording import first_three, printable
 
 N_SAMPLES = 3
 

@@ -14,8 +14,8 @@ from sptnet.figures.canvas import Drawn
 from sptnet.figures.chosen_runs import ChosenRun
 from sptnet.figures.panels import Panel, plot
 from sptnet.found import DROPPED, Found
-from sptnet.progress import tracker
-from sptnet.seeds import seed_of
+from sptnet.runtime.progress import tracker
+from sptnet.runtime.seeds import seed_of
 
 MOST_POINTS, MOST_CLASSES, LEAST_POINTS = 2000, 20, 10
 PERPLEXITY = 30.0

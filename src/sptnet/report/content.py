@@ -7,7 +7,7 @@ from sptnet.category_table import Category
 from sptnet.found import Found
 from sptnet.report.embedding import ImageMap
 from sptnet.report.overview import display_order, doubtful_ids, member_order
-from sptnet.wording import printable
+from sptnet.runtime.text import printable
 
 
 def page_data(found: Found, categories: Sequence[Category], images: Sequence[int], on_map: ImageMap) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from sptnet.config import Config
 from sptnet.methods import NAMES
-from sptnet.progress import duration
-from sptnet.wording import printable
+from sptnet.runtime.progress import duration
+from sptnet.runtime.text import printable
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from sptnet.config import Data
 from sptnet.data import read_pile
 from sptnet.errors import SptnetError
 from sptnet.found import Found
-from sptnet.progress import Say
+from sptnet.runtime.progress import Say
 from sptnet.views import Source
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from sptnet.wording import printable
+from sptnet.runtime.text import printable
 
 SCRIPTS = ("dom.js", "store.js", "cards.js", "members.js", "edits.js", "map.js", "gaze.js", "start.js")
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")

@@ -6,8 +6,6 @@ from typing import Any
 from sptnet.category_table import describe_categories
 from sptnet.edits import current, in_force, read_edits
 from sptnet.errors import Misuse
-from sptnet.files import write_text_atomically
-from sptnet.progress import Say, bar, say
 from sptnet.report.confusion import confusion
 from sptnet.report.content import page_data
 from sptnet.report.curves import count_chart, training_charts
@@ -20,6 +18,8 @@ from sptnet.report.page import render
 from sptnet.report.pictured import pictured_images
 from sptnet.report.thumbnails import thumbnails
 from sptnet.run_folder import RunFolder
+from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.progress import Say, bar, say
 
 NAME = "report.html"
 BUDGET = 15_000_000

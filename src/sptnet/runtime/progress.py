@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sptnet.place import is_first
+from sptnet.runtime.torchrun import is_first
 
 T = TypeVar("T")
 # Of several processes the first one speaks.

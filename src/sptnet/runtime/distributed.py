@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sptnet.errors import Failure, SptnetError
-from sptnet.place import Place, place_of
+from sptnet.runtime.torchrun import Place, place_of
 
 T = TypeVar("T")
 # Others wait while the first process reads or clusters a large pile. A process that is gone is noticed without a limit.

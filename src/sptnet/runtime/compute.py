@@ -1,9 +1,11 @@
 """The one place that knows about devices and number formats."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from sptnet.errors import Misuse
 
@@ -55,3 +57,14 @@ def _choose_device(device: str, local_rank: int) -> torch.device:
     if (chosen.type == "cuda" and not cuda) or (chosen.type == "mps" and not mps):
         raise Misuse(f"device {device!r} is not available here. Use --set device=auto or --set device=cpu.")
     return chosen
+
+
+@contextmanager
+def eval_mode(module: nn.Module) -> Iterator[None]:
+    """Set eval mode; restore the previous mode on exit, even after an exception."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)
