@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from sptnet.config import Config
+from sptnet.config.recipes import load_recipe
 from sptnet.experiment import Experiment
-from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 
 METHODS = ("simgcd", "sptnet")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from sptnet.config import Config
+from sptnet.config.recipes import load_recipe
 from sptnet.data import LoadedData, load_data
 from sptnet.demo import BASELINES
 from sptnet.experiment import Experiment
-from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 from sptnet.scoring import format_scores
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from sptnet.config import Config
+from sptnet.config.recipes import load_recipe
 from sptnet.data import LoadedData, load_data, split_pile
 from sptnet.experiment import Experiment
-from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 from sptnet.scoring import format_scores, score_sets
 from sptnet.ss_kmeans import SemiSupervisedKMeans

@@ -28,10 +28,10 @@ def measure_here(n_images: int, n_categories: int) -> Point:
     """The parts of a run on so many images, in seconds, and the most memory this process had."""
     import torch
 
+    from sptnet.config.recipes import load_recipe
     from sptnet.data import LoadedData, split_pile
     from sptnet.experiment import Experiment
     from sptnet.pile import Pile, digits
-    from sptnet.recipe_book import load_recipe
     from sptnet.run_folder import RunFolder
     from sptnet.ss_kmeans import SemiSupervisedKMeans
 

@@ -19,12 +19,12 @@ from torch import nn
 from sptnet.backbone import Backbone, build_backbone
 from sptnet.cli import main
 from sptnet.config import Config
+from sptnet.config.recipes import load_recipe
 from sptnet.data import LoadedData
 from sptnet.experiment import Experiment
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
 from sptnet.pile import Pile, digits
-from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.split import make_split

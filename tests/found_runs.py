@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from sptnet.config.recipes import load_recipe
 from sptnet.found import FEATURES, Found, write_features
-from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 
 COLUMNS = "image,category,is_new,certainty,part,truth"

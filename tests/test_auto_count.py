@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from sptnet.config.recipes import load_recipe
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
 from sptnet.model_folder import load_model
-from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 
 

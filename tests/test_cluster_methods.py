@@ -15,7 +15,7 @@ import sptnet
 from sptnet.backbone import build_backbone
 from sptnet.cluster_head import CentroidHead, ContrastiveHead
 from sptnet.clustering import find_centroids, named_first
-from sptnet.config import Config, KMeans
+from sptnet.config import Config, KMeansSettings
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
 from sptnet.features import extract_features
@@ -151,7 +151,7 @@ def three_blobs():
 @pytest.mark.parametrize("semi_supervised", [False, True])
 def test_centroids_of_known_classes_come_first_in_order(semi_supervised):
     features, labels, truth = three_blobs()
-    centroids = find_centroids(features, labels, 3, KMeans(), 0, semi_supervised)
+    centroids = find_centroids(features, labels, 3, KMeansSettings(), 0, semi_supervised)
     head = CentroidHead(4, 3)
     head.centroids.copy_(centroids)
     assert head(features)[1].argmax(1).numpy().tolist() == truth.tolist()
@@ -160,7 +160,7 @@ def test_centroids_of_known_classes_come_first_in_order(semi_supervised):
 def test_plain_centroids_are_those_of_the_unlabelled_images():
     features, labels, truth = three_blobs()
     unit = F.normalize(features, dim=1)
-    centroids = find_centroids(features, labels, 3, KMeans(), 0, semi_supervised=False)
+    centroids = find_centroids(features, labels, 3, KMeansSettings(), 0, semi_supervised=False)
     for k in range(3):
         members = unit[torch.from_numpy((truth == k) & (labels < 0))]
         torch.testing.assert_close(centroids[k], members.mean(0), rtol=0, atol=1e-6)
@@ -169,7 +169,7 @@ def test_plain_centroids_are_those_of_the_unlabelled_images():
 def test_semi_supervised_centroids_are_those_of_all_images():
     features, labels, truth = three_blobs()
     unit = F.normalize(features, dim=1)
-    centroids = find_centroids(features, labels, 3, KMeans(), 0, semi_supervised=True)
+    centroids = find_centroids(features, labels, 3, KMeansSettings(), 0, semi_supervised=True)
     for k in range(3):
         torch.testing.assert_close(centroids[k], unit[torch.from_numpy(truth == k)].mean(0), rtol=0, atol=1e-6)
 

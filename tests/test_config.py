@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sptnet.config import Config
-from sptnet.errors import Failure, Misuse
-from sptnet.methods import stages_of
-from sptnet.recipe_book import (
+from sptnet.config.recipes import (
     all_keys,
     apply_setting,
     load_recipe,
@@ -23,6 +21,8 @@ from sptnet.recipe_book import (
     recipe_text,
     to_toml,
 )
+from sptnet.errors import Failure, Misuse
+from sptnet.methods import stages_of
 
 AWKWARD = ["", " ", "a b", 'say "x"', "it's", "C:\\new\\table", "two\nlines", "\r\n", "\t", "#", "[x]", "ü/日本/🐦",
            "\x00", "\x7f", "\u2028", "\\U0000", "'''", '"""', "none", "5", "true"]  # fmt: skip

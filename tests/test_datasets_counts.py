@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sptnet.config import Source
+from sptnet.config import DataSource
 from sptnet.datasets import DATASETS, find_data_set, read_data_set
 from sptnet.datasets.base import Counts, Expectation, exactly, in_thousands
 from sptnet.datasets.class_splits import ClassSplit, class_split
@@ -58,7 +58,7 @@ def test_the_lists_come_with_the_package() -> None:
 
 
 def test_every_source_of_the_settings_is_there() -> None:
-    assert sorted(DATASETS) == sorted(set(get_args(Source)) - {"digits", "folder", "domains"})
+    assert sorted(DATASETS) == sorted(set(get_args(DataSource)) - {"digits", "folder", "domains"})
     for name, data_set in DATASETS.items():
         assert data_set.name == name
         assert 0 < data_set.n_known < data_set.expected.classes

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sptnet.config import Data
+from sptnet.config import DataSettings
 from sptnet.data import load_data, resolve_n_categories
 from sptnet.errors import Failure, Misuse
 from sptnet.pile import Pile
@@ -34,7 +34,7 @@ def domain_folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def data(domain_folder):
-    return load_data(Data(source="pacs", folder=str(domain_folder)))
+    return load_data(DataSettings(source="pacs", folder=str(domain_folder)))
 
 
 def domains_of(data, part):
@@ -83,7 +83,7 @@ def test_a_plain_pile_has_no_domain(few_digits):
 
 
 def test_any_folder_of_domains_by_its_settings(domain_folder):
-    settings = Data(
+    settings = DataSettings(
         source="domains",
         folder=str(domain_folder),
         labelled_domain="sketch",
@@ -101,7 +101,7 @@ def test_any_folder_of_domains_by_its_settings(domain_folder):
 
 def test_a_folder_of_domains_must_say_which_is_labelled(domain_folder):
     with pytest.raises(Misuse, match="which domain has the labels"):
-        load_data(Data(source="domains", folder=str(domain_folder)))
+        load_data(DataSettings(source="domains", folder=str(domain_folder)))
 
 
 def test_a_benchmark_with_a_corrupt_image_is_refused(domain_folder, tmp_path):
@@ -109,16 +109,16 @@ def test_a_benchmark_with_a_corrupt_image_is_refused(domain_folder, tmp_path):
     whole = shutil.copytree(domain_folder, tmp_path / "PACS")
     (whole / "sketch" / "dog" / "3.png").write_bytes(b"cut off")
     with pytest.raises(Failure, match=r"1 of 168 images .* sketch/dog/3\.png .* --set data\.check_counts=false"):
-        load_data(Data(source="pacs", folder=str(whole)))
+        load_data(DataSettings(source="pacs", folder=str(whole)))
     told = []
-    data = load_data(Data(source="pacs", folder=str(whole), check_counts=False), told.append)
+    data = load_data(DataSettings(source="pacs", folder=str(whole), check_counts=False), told.append)
     assert [problem.name for problem in data.unreadable] == ["sketch/dog/3.png"]
     assert len(data.pile) == 167
 
 
 def test_a_labels_file_is_for_folders(domain_folder, tmp_path):
     with pytest.raises(Misuse, match=r"data.labels is for folders, but data.source is pacs"):
-        load_data(Data(source="pacs", folder=str(domain_folder), labels=str(tmp_path / "labels.csv")))
+        load_data(DataSettings(source="pacs", folder=str(domain_folder), labels=str(tmp_path / "labels.csv")))
 
 
 def test_every_domain_is_scored_on_its_own(data):
@@ -161,8 +161,8 @@ def test_a_pile_without_domains_has_its_two_sets(few_digits):
 @pytest.fixture(scope="module")
 def trained(domain_folder, tmp_path_factory, tiny_settings):
     """A run of the `pacs` recipe's data through the command line's own function."""
+    from sptnet.config.recipes import load_recipe
     from sptnet.experiment import train
-    from sptnet.recipe_book import load_recipe
 
     settings = [*tiny_settings, "data.source=pacs", f'data.folder="{domain_folder}"', "data.known_classes=4"]
     out = tmp_path_factory.mktemp("runs") / "pacs"
@@ -256,8 +256,8 @@ def test_a_number_and_a_factor_exclude_each_other(data):
 
 
 def test_a_run_writes_what_the_factor_became(domain_folder, tiny_settings, tmp_path):
+    from sptnet.config.recipes import load_recipe
     from sptnet.experiment import Experiment
-    from sptnet.recipe_book import load_recipe
     from sptnet.run_folder import RunFolder
 
     settings = [*tiny_settings, "data.source=pacs", f'data.folder="{domain_folder}"', "data.known_classes=4"]

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from sptnet.config.recipes import load_recipe
 from sptnet.data import load_data
 from sptnet.experiment import Experiment
-from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 
 

@@ -139,9 +139,9 @@ def test_every_strategy(strategy, sequence):
 def test_every_strategy_of_the_settings_has_turns():
     from typing import get_args
 
-    from sptnet.config import SptNet
+    from sptnet.config import SptNetSettings
 
-    for strategy in get_args(SptNet.model_fields["strategy"].annotation):
+    for strategy in get_args(SptNetSettings.model_fields["strategy"].annotation):
         assert turns(config_with(strategy).sptnet).at(0, 0, 1, 1).trains
 
 

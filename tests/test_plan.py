@@ -11,6 +11,7 @@ from sptnet import discovery
 from sptnet import speed as speed_module
 from sptnet.backbone import EMBEDDED
 from sptnet.config import Config
+from sptnet.config.recipes import all_keys
 from sptnet.costs import Costs, PileFacts
 from sptnet.data import load_data
 from sptnet.discovery import make_settings, plan_for
@@ -18,7 +19,6 @@ from sptnet.errors import Misuse
 from sptnet.methods import stages_of
 from sptnet.phases import MODEL, PROMPT, TakeTurns
 from sptnet.plan import LEAST_STEPS, PLANNED, SPTNET_LEAST_STEPS, Plan, batch_size_for, make_plan
-from sptnet.recipe_book import all_keys
 from sptnet.runtime.distributed import World
 from sptnet.speed import Speed, measure_speed, rate, scaled_border
 

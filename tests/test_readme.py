@@ -96,7 +96,7 @@ def test_the_python_example(folder: Path, monkeypatch: pytest.MonkeyPatch, capsy
 
 
 def test_every_setting_that_readme_names_exists() -> None:
-    from sptnet.recipe_book import all_keys, load_recipe
+    from sptnet.config.recipes import all_keys, load_recipe
 
     named = set(re.findall(r"`(?:--set )?((?:data|prompt|sptnet|backbone|views)\.[a-z_]+)", README))
     named = {name for name in named if not hasattr(sptnet, name.removeprefix("sptnet."))}

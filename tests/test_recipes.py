@@ -15,11 +15,11 @@ from typing import Any, get_args
 import pytest
 
 from sptnet.cli import main
-from sptnet.config import Config, Source
+from sptnet.config import Config, DataSource
+from sptnet.config.recipe_table import Published, published, recipe_table
+from sptnet.config.recipes import load_recipe, recipe_names, recipe_text
 from sptnet.errors import Misuse
 from sptnet.methods import METHODS, stages_of
-from sptnet.recipe_book import load_recipe, recipe_names, recipe_text
-from sptnet.recipe_table import Published, published, recipe_table
 
 ROOT = Path(__file__).parent.parent
 DOCS = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 def test_every_data_set_has_its_recipes_in_a_folder_of_its_name() -> None:
     names = recipe_names()
     assert names[: len(PLAIN)] == PLAIN
-    benchmarks = set(get_args(Source)) - {"digits", "folder", "domains"}
+    benchmarks = set(get_args(DataSource)) - {"digits", "folder", "domains"}
     assert {name.split("/")[0] for name in BENCHMARKS} == benchmarks | {"ablation"}
     for source in benchmarks:
         expected = {f"{source}/{method}" for method in (FOUR[:2] if source in ("pacs", "fashion_mnist") else FOUR)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sptnet.config import SimGcd, SptNet
+from sptnet.config import SimGcdSettings, SptNetSettings
 from sptnet.losses import gcd_loss
 from sptnet.methods.simgcd import model_optimiser, objective
 from sptnet.methods.sptnet import prompt_optimiser
@@ -87,7 +87,7 @@ def test_the_teacher_in_numbers():
 
 
 def test_the_methods_use_the_published_numbers_by_default():
-    simgcd, sptnet = SimGcd(), SptNet()
+    simgcd, sptnet = SimGcdSettings(), SptNetSettings()
     model = model_optimiser(simgcd, 0.9)
     assert model.learning_rate(100, 12345, 200, 9200) == pytest.approx(0.05005)
     assert (model.weight_decay, model.momentum) == (5e-5, 0.9)
@@ -104,7 +104,7 @@ def test_the_objective_takes_the_temperature_of_the_epoch():
     random = torch.Generator().manual_seed(0)
     projections, logits = torch.randn(8, 5, generator=random), torch.randn(8, 6, generator=random)
     labels, labelled = torch.tensor([0, 1, -1, -1]), torch.tensor([True, True, False, False])
-    stage = SptNet(teacher_warm_up=4, sup_weight=0.2, entropy_weight=3.0)
+    stage = SptNetSettings(teacher_warm_up=4, sup_weight=0.2, entropy_weight=3.0)
     for epoch, temperature in ((0, 0.07), (1, 0.06), (2, 0.05), (3, 0.04), (9, 0.04)):
         ours = objective(stage)(projections, logits, labels, labelled, epoch).total
         expected = gcd_loss(projections, logits, labels, labelled, temperature, 0.2, 3.0).total

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from sptnet.config.recipes import load_recipe
 from sptnet.errors import Failure, Misuse
 from sptnet.experiment import Experiment
 from sptnet.phases import MODEL, PROMPT, RAW
-from sptnet.recipe_book import load_recipe
 from sptnet.run_bank import size
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.seeds import seed_of

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import UInt8
 
-from sptnet.config import Data
+from sptnet.config import DataSettings
 from sptnet.duplicates import Group, same_bytes, same_look
 from sptnet.folder import read_folder
 from sptnet.images import UnreadableImage, glimpse
@@ -84,7 +84,7 @@ def check_folder(
     folder: Path | str,
     labels_file: Path | str | None = None,
     unlabelled: str = "unlabelled",
-    max_unreadable: float = Data().max_unreadable,
+    max_unreadable: float = DataSettings().max_unreadable,
     track: Callable[[str], Callable[..., Iterable[Any]]] = tracker,
 ) -> FolderCheck:
     """Read every image of the folder once and gather what could stand in the way of learning from it."""

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from sptnet.config import Clustering
+from sptnet.config import ClusteringSettings
 from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 Labels = npt.NDArray[np.int64]
@@ -18,7 +18,7 @@ def find_centroids(
     features: Float[Tensor, "n dim"],
     labels: Labels,
     n_categories: int,
-    settings: Clustering,
+    settings: ClusteringSettings,
     seed: int,
     semi_supervised: bool,
     device: str = "cpu",

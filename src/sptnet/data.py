@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from sptnet.config import Data
+from sptnet.config import DataSettings
 from sptnet.datasets import DATASETS, read_data_set
 from sptnet.datasets.counts import check_counts
 from sptnet.datasets.domains import read_domains
@@ -24,13 +24,13 @@ class LoadedData:
     unreadable: list[UnreadableImage]
 
 
-def load_data(settings: Data, tell: Say = say) -> LoadedData:
+def load_data(settings: DataSettings, tell: Say = say) -> LoadedData:
     """Reads the pile, skips and names what cannot be read, and says who is labelled."""
     pile, unreadable = load_pile(settings, tell)
     return LoadedData(pile, split_pile(settings, pile), unreadable)
 
 
-def split_pile(settings: Data, pile: Pile) -> Split:
+def split_pile(settings: DataSettings, pile: Pile) -> Split:
     """The split that the settings ask for; a benchmark brings its own known classes and labelled domain."""
     if settings.split is not None:
         return read_split(settings.split, pile)
@@ -43,7 +43,7 @@ def split_pile(settings: Data, pile: Pile) -> Split:
 
 
 def load_pile(
-    settings: Data, tell: Say = say, limit_flag: str = "--set data.max_unreadable="
+    settings: DataSettings, tell: Say = say, limit_flag: str = "--set data.max_unreadable="
 ) -> tuple[Pile, list[UnreadableImage]]:
     """The pile without the images that cannot be read, and those; a benchmark must be whole, else its split shifts."""
     pile = read_pile(settings)
@@ -58,7 +58,7 @@ def load_pile(
     return pile, unreadable
 
 
-def read_pile(settings: Data) -> Pile:
+def read_pile(settings: DataSettings) -> Pile:
     if settings.source == "digits":
         return digits()
     if settings.folder is None:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sptnet.config.recipes import load_recipe
 from sptnet.data import load_data
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
-from sptnet.recipe_book import load_recipe
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.progress import Say
 

@@ -11,7 +11,7 @@ import torch
 
 from sptnet.cluster_head import CentroidHead, ContrastiveHead
 from sptnet.clustering import find_centroids
-from sptnet.config import Clustering, Config, PromptSettings
+from sptnet.config import ClusteringSettings, Config, PromptSettings
 from sptnet.data import LoadedData
 from sptnet.estimate import CountEstimate
 from sptnet.looking import Looker
@@ -92,7 +92,7 @@ class Learner:
         centroid_head = head.classifier if isinstance(head, ContrastiveHead) else head
         assert isinstance(centroid_head, CentroidHead)
         trained_on = np.concatenate([split.labelled, split.unlabelled])
-        settings: Clustering = getattr(self.config, self.config.method)
+        settings: ClusteringSettings = getattr(self.config, self.config.method)
         features = self.outputs(trained_on).features
         found = self.world.from_first(
             lambda: find_centroids(

@@ -6,7 +6,7 @@ import torch
 
 from sptnet.backbone import Backbone
 from sptnet.checkpoint import digest
-from sptnet.config import Config, Views
+from sptnet.config import Config, ViewSettings
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
 from sptnet.runtime.progress import Say
@@ -54,7 +54,7 @@ def choose_bank(
 
 
 def open_bank(
-    views: Views, run: Path, backbone: Backbone, n_images: int, fingerprint: str, machine: int | None = None
+    views: ViewSettings, run: Path, backbone: Backbone, n_images: int, fingerprint: str, machine: int | None = None
 ) -> TokenBank | None:
     """The bank that the settings ask for; a later stage finds what an earlier one filled in."""
     assert views.bank != "auto", "a run begins with a number"
@@ -72,7 +72,7 @@ def size(n_bytes: float) -> str:
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.2f} MB"
 
 
-def bank_folder(views: Views, run: Path, machine: int | None = None) -> Path:
+def bank_folder(views: ViewSettings, run: Path, machine: int | None = None) -> Path:
     """Of several machines each has its own, since a file mapped into memory is safe to share on one machine only."""
     folder = Path(views.bank_folder) if views.bank_folder else run / "tokens"
     return folder if machine is None else folder / f"machine-{machine}"

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from sptnet.config import Config
+from sptnet.config.recipes import read_config, to_toml
 from sptnet.errors import Failure, Misuse
-from sptnet.recipe_book import read_config, to_toml
 from sptnet.runtime.files import write_text_atomically
 
 OWN = (

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float16, Int64
 from torch import Tensor
 
-from sptnet.config import Views
+from sptnet.config import ViewSettings
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.files import write_text_atomically
 
@@ -99,7 +99,7 @@ def views_of_bank(folder: Path) -> int | None:
     return int(shape["views"]) if shape else None
 
 
-def room_for_bank(views: Views, free: int) -> float:
+def room_for_bank(views: ViewSettings, free: int) -> float:
     """Bytes of a disk with so many free ones that a bank may take, if its size is to be chosen."""
     return DISK_SHARE * free if views.bank_budget_gb is None else min(free, views.bank_budget_gb * 1e9)
 

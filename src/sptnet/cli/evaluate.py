@@ -57,11 +57,11 @@ def score_run(predictor: Any, run: Any, prompted: bool) -> dict[str, Any]:
 
 def benchmark(source: str, folder: Path) -> Any:
     """A data set of the package with its published split."""
-    from sptnet.config import Data
+    from sptnet.config import DataSettings
     from sptnet.data import load_data
     from sptnet.datasets import find_data_set
 
-    return load_data(Data(source=find_data_set(source).name, folder=str(folder)))  # type: ignore[arg-type]
+    return load_data(DataSettings(source=find_data_set(source).name, folder=str(folder)))  # type: ignore[arg-type]
 
 
 def score_benchmark(predictor: Any, data: Any, prompted: bool) -> dict[str, Any]:
@@ -86,11 +86,11 @@ def score_folder(predictor: Any, folder: Path, max_unreadable: float, prompted: 
     """Every image of a folder of categories; those whose name the model knows are old."""
     import numpy as np
 
-    from sptnet.config import Data
+    from sptnet.config import DataSettings
     from sptnet.data import load_pile
     from sptnet.scoring import score
 
-    settings = Data(folder=str(folder), max_unreadable=max_unreadable)
+    settings = DataSettings(folder=str(folder), max_unreadable=max_unreadable)
     pile, _ = load_pile(settings, limit_flag="--max-unreadable ")
     known = list(predictor.categories[: predictor.n_known])
     order = known + [name for name in pile.names if name not in known]

@@ -24,7 +24,7 @@ def of_backbone(name: str | None, weights: Path | None) -> dict[str, Any]:
 
 def as_changes(settings: Mapping[str, Any]) -> list[str]:
     """Settings as --set takes them; those that are None were not given and are left out."""
-    from sptnet.recipe_book import toml_value
+    from sptnet.config.recipes import toml_value
 
     given = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
     return [f"{key}={toml_value(value)}" for key, value in given.items() if value is not None]

@@ -22,7 +22,7 @@ def pretrain(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
     """Train a backbone from scratch by self-distillation, without any label."""
-    from sptnet.config import Data
+    from sptnet.config import DataSettings
     from sptnet.data import load_pile
     from sptnet.errors import Misuse
     from sptnet.pretrain import PretrainEpoch, pretrain_pile
@@ -32,7 +32,9 @@ def pretrain(
         raise Misuse(f"weights are written as safetensors. Give a name such as {out.with_suffix('.safetensors')}.")
     if out.exists() and not overwrite:
         raise Misuse(f"{out} exists already. Replace it with --overwrite, or give another --out.")
-    settings = Data(source="digits") if data is None else Data(folder=str(data), max_unreadable=max_unreadable)
+    settings = (
+        DataSettings(source="digits") if data is None else DataSettings(folder=str(data), max_unreadable=max_unreadable)
+    )
     pile, _ = load_pile(settings, limit_flag="--max-unreadable ")
     seconds = 0.0
     with bar("pretrain", epochs) as update:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sptnet.recipe_table import Entry
+    from sptnet.config.recipe_table import Entry
 
 app = typer.Typer(help="Look at the recipes of the package, and take one to change.", no_args_is_help=True)
 
@@ -21,7 +21,7 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show all recipes: data set, method, published accuracy (All / Old / New), and what each does."""
-    from sptnet.recipe_table import recipe_table
+    from sptnet.config.recipe_table import recipe_table
 
     entries = recipe_table(folder)
     if as_json:
@@ -46,7 +46,7 @@ def show(
     full: Annotated[bool, typer.Option("--full", help="With all defaults filled in.")] = False,
 ) -> None:
     """Print a recipe."""
-    from sptnet.recipe_book import load_recipe, recipe_text, to_toml
+    from sptnet.config.recipes import load_recipe, recipe_text, to_toml
 
     print(to_toml(load_recipe(name)) if full else recipe_text(name), end="")
 
@@ -54,8 +54,8 @@ def show(
 @app.command()
 def copy(name: NAME, file: Annotated[Path, typer.Argument(help="Where to write it.")]) -> None:
     """Copy a recipe to a file of your own, to change it."""
+    from sptnet.config.recipes import recipe_text
     from sptnet.errors import Misuse
-    from sptnet.recipe_book import recipe_text
 
     if file.exists():
         raise Misuse(f"{file} exists already. Give another name.")

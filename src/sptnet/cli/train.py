@@ -28,8 +28,8 @@ def train(
 ) -> None:
     """Train a recipe on a folder of images and write a run directory."""
     from sptnet.config import Config
+    from sptnet.config.recipes import load_recipe
     from sptnet.errors import Misuse
-    from sptnet.recipe_book import load_recipe
     from sptnet.run_folder import RunFolder
 
     changes = list(settings or [])
@@ -60,7 +60,7 @@ def train(
 
 def recipe_source(recipe: str) -> Any:
     """What the recipe itself says of its data; a recipe made for the digits serves a folder too."""
-    from sptnet.recipe_book import parse_toml, recipe_text
+    from sptnet.config.recipes import parse_toml, recipe_text
 
     data = parse_toml(recipe_text(recipe), recipe).get("data")
     return data.get("source") if isinstance(data, dict) else None

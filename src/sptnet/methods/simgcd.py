@@ -6,7 +6,7 @@ It is a baseline of the paper, and stage 0 of SPTNet.
 from torch import Tensor
 
 from sptnet.cluster_head import Head
-from sptnet.config import Config, Stage
+from sptnet.config import Config, StageSettings
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
 from sptnet.losses import GcdLoss, gcd_loss
@@ -15,7 +15,7 @@ from sptnet.phases import RAW, Always, Objective, Optimiser, StagePlan
 from sptnet.schedules import cosine_by_epoch, teacher_temperature
 
 
-def objective(stage: Stage) -> Objective:
+def objective(stage: StageSettings) -> Objective:
     """The loss of SimGCD and SPTNet with the teacher's temperature of the epoch."""
 
     def loss(projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> GcdLoss:
@@ -25,7 +25,7 @@ def objective(stage: Stage) -> Objective:
     return loss
 
 
-def model_optimiser(stage: Stage, momentum: float) -> Optimiser:
+def model_optimiser(stage: StageSettings, momentum: float) -> Optimiser:
     def learning_rate(epoch: int, step: int, epochs: int, steps: int) -> float:
         return cosine_by_epoch(stage.learning_rate, stage.final_ratio, epoch, epochs)
 

@@ -1,6 +1,6 @@
 """SPTNet (Wang et al., ICLR 2024): on a finished SimGCD model, prompts and model learn by turns."""
 
-from sptnet.config import Config, SptNet
+from sptnet.config import Config, SptNetSettings
 from sptnet.errors import Misuse
 from sptnet.methods import simgcd
 from sptnet.methods.method import Method
@@ -8,7 +8,7 @@ from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, OneThenOther, Optim
 from sptnet.schedules import warm_up_then_cosine
 
 
-def turns(settings: SptNet) -> Turns:
+def turns(settings: SptNetSettings) -> Turns:
     """The training strategies of the paper, and two controls: frozen random prompts, and no prompts at all."""
     strategies: dict[str, Turns] = {
         "alternate": TakeTurns(PROMPT, MODEL, settings.k, restart=settings.counter == "epoch"),
@@ -22,7 +22,7 @@ def turns(settings: SptNet) -> Turns:
     return strategies[settings.strategy]
 
 
-def prompt_optimiser(settings: SptNet, momentum: float) -> Optimiser:
+def prompt_optimiser(settings: SptNetSettings, momentum: float) -> Optimiser:
     def learning_rate(epoch: int, step: int, epochs: int, steps: int) -> float:
         return warm_up_then_cosine(settings.prompt_learning_rate, settings.prompt_warm_up, step, steps)
 

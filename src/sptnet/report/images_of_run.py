@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sptnet.config import Data
+from sptnet.config import DataSettings
 from sptnet.data import read_pile
 from sptnet.errors import SptnetError
 from sptnet.found import Found
@@ -10,7 +10,7 @@ from sptnet.runtime.progress import Say
 from sptnet.views import Source
 
 
-def image_sources(found: Found, settings: Data, tell: Say) -> list[Source | None]:
+def image_sources(found: Found, settings: DataSettings, tell: Say) -> list[Source | None]:
     """A file or the pixels of every image; None for those that are not there any more."""
     if all(found.sources):
         return [Path(source) for source in found.sources if source is not None]

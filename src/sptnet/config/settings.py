@@ -18,7 +18,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-Source = Literal[
+DataSource = Literal[
     "digits",
     "folder",
     "domains",
@@ -36,8 +36,8 @@ Source = Literal[
 ]
 
 
-class Data(Section):
-    source: Source = Field("folder", description="a benchmark by name, a folder, or a folder of domains")
+class DataSettings(Section):
+    source: DataSource = Field("folder", description="a benchmark by name, a folder, or a folder of domains")
     folder: str | None = Field(None, description="folder of images; `--data` sets it")
     labels: str | None = Field(None, description="CSV of path,label instead of sub-folder names")
     split: str | None = Field(None, description="a split.json to use instead of drawing one")
@@ -66,7 +66,7 @@ class HeadSettings(Section):
     bottleneck: Count = Field(256, description="length of the projections")
 
 
-class Views(Section):
+class ViewSettings(Section):
     crop_ratio: Annotated[float, Field(gt=0, le=1)] = Field(0.875, description="crop size / short side")
     flip: Share = 0.5
     reading: Literal["auto", "quick", "exact"] = Field(
@@ -98,7 +98,7 @@ class PromptSettings(Section):
     )
 
 
-class Stage(Section):
+class StageSettings(Section):
     """What SimGCD's training and SPTNet's have in common."""
 
     epochs: Count
@@ -112,7 +112,7 @@ class Stage(Section):
     entropy_weight: NonNegative = 1.0
 
 
-class SimGcd(Stage):
+class SimGcdSettings(StageSettings):
     epochs: Count = 200
     learning_rate: NonNegative = 0.1
     weight_decay: NonNegative = 5e-5
@@ -120,7 +120,7 @@ class SimGcd(Stage):
     teacher_warm_up: Count = 30
 
 
-class SptNet(Stage):
+class SptNetSettings(StageSettings):
     start_from: str | None = Field(None, description="a finished SimGCD run to build on")
     strategy: Literal[
         "alternate",
@@ -142,7 +142,7 @@ class SptNet(Stage):
     teacher_warm_up: Count = 10
 
 
-class Clustering(Section):
+class ClusteringSettings(Section):
     """K-means: how often it starts anew, and when it stops."""
 
     n_init: Count
@@ -150,11 +150,11 @@ class Clustering(Section):
     tol: NonNegative = 1e-4
 
 
-class KMeans(Clustering):
+class KMeansSettings(ClusteringSettings):
     n_init: Count = 10
 
 
-class Gcd(Clustering):
+class GcdSettings(ClusteringSettings):
     epochs: Count = 200
     learning_rate: NonNegative = 0.1
     weight_decay: NonNegative = 5e-5
@@ -164,7 +164,7 @@ class Gcd(Clustering):
     n_init: Count = 100
 
 
-class Training(Section):
+class TrainingSettings(Section):
     batch_size: Annotated[int, Field(ge=2)] = 128
     momentum: Share = 0.9
     evaluate_every: Count = Field(10, description="epochs between scores; the last epoch is always scored")
@@ -185,17 +185,17 @@ class Config(Section):
     seed: Annotated[int, Field(ge=0)] = 0
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
     precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"
-    data: Data = Data()
+    data: DataSettings = DataSettings()
     backbone: BackboneSettings = BackboneSettings()
     head: HeadSettings = HeadSettings()
-    views: Views = Views()
+    views: ViewSettings = ViewSettings()
     prompt: PromptSettings = PromptSettings()
-    kmeans: KMeans = KMeans()
-    sskmeans: KMeans = KMeans()
-    gcd: Gcd = Gcd()
-    simgcd: SimGcd = SimGcd()
-    sptnet: SptNet = SptNet()
-    training: Training = Training()
+    kmeans: KMeansSettings = KMeansSettings()
+    sskmeans: KMeansSettings = KMeansSettings()
+    gcd: GcdSettings = GcdSettings()
+    simgcd: SimGcdSettings = SimGcdSettings()
+    sptnet: SptNetSettings = SptNetSettings()
+    training: TrainingSettings = TrainingSettings()
 
     @property
     def reading(self) -> Literal["quick", "exact"]:

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 from sptnet.config import Config
+from sptnet.config.recipes import load_recipe, recipe_names, recipe_text
 from sptnet.errors import Misuse
-from sptnet.recipe_book import load_recipe, recipe_names, recipe_text
 
 VARIANTS = {"spatial": "sptnet-p", "shared": "sptnet-s"}
 

@@ -1,0 +1,34 @@
+"""Every setting of a run with its default and limits, and the recipes that change them.
+
+Knows nothing of what the settings are used for.
+"""
+
+from sptnet.config.settings import (
+    BackboneSettings,
+    ClusteringSettings,
+    Config,
+    DataSettings,
+    DataSource,
+    HeadSettings,
+    KMeansSettings,
+    PromptSettings,
+    SimGcdSettings,
+    SptNetSettings,
+    StageSettings,
+    ViewSettings,
+)
+
+__all__ = [
+    "BackboneSettings",
+    "ClusteringSettings",
+    "Config",
+    "DataSettings",
+    "DataSource",
+    "HeadSettings",
+    "KMeansSettings",
+    "PromptSettings",
+    "SimGcdSettings",
+    "SptNetSettings",
+    "StageSettings",
+    "ViewSettings",
+]
