@@ -28,7 +28,7 @@ from sklearn.cluster import KMeans
 
 from sptnet.backbone import build_backbone
 from sptnet.config.recipes import load_recipe
-from sptnet.data import load_data
+from sptnet.data.load import load_data
 from sptnet.estimate import CountEstimate, estimate_n_categories, unit_features
 from sptnet.features import extract_features
 from sptnet.metrics import split_accuracy

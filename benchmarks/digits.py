@@ -13,7 +13,7 @@ from typing import Any
 
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
-from sptnet.data import LoadedData, load_data
+from sptnet.data.load import LoadedData, load_data
 from sptnet.demo import BASELINES
 from sptnet.experiment import Experiment
 from sptnet.run_folder import RunFolder

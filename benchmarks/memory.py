@@ -17,6 +17,7 @@ import torch
 from steps import BORDER, BOTTLENECK, CATEGORIES, CPU, HIDDEN, fresh_backbone, peak_bytes
 
 from sptnet.config import PromptSettings
+from sptnet.data.views import ImageStore, ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
 from sptnet.model import GcdModel
@@ -24,7 +25,6 @@ from sptnet.phases import PROMPT, Always, Optimiser, StagePlan
 from sptnet.runtime.memory import memory_kept
 from sptnet.stage_batches import TrainingData
 from sptnet.training import StageTrainer
-from sptnet.views import ImageStore, ViewMaker
 
 STEPS = ["16", "16/accumulate=4", "16/checkpointing=1", "16/accumulate=4/checkpointing=1", "128/accumulate=8"]
 

@@ -19,11 +19,11 @@ from PIL import Image
 from torch import Tensor
 
 from sptnet.backbone import build_backbone
+from sptnet.data.image_file import find_images
+from sptnet.data.pixel_format import Reading
+from sptnet.data.views import ImageStore
 from sptnet.features import extract_features
-from sptnet.images import find_images
-from sptnet.pixels import Reading
 from sptnet.runtime.compute import choose_compute
-from sptnet.views import ImageStore
 
 
 def enlarged(files: list[Path], short_side: int, folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
-from sptnet.data import LoadedData, load_data, split_pile
+from sptnet.data.load import LoadedData, load_data, split_pile
 from sptnet.experiment import Experiment
 from sptnet.run_folder import RunFolder
 from sptnet.scoring import format_scores, score_sets

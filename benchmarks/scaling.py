@@ -29,9 +29,9 @@ def measure_here(n_images: int, n_categories: int) -> Point:
     import torch
 
     from sptnet.config.recipes import load_recipe
-    from sptnet.data import LoadedData, split_pile
+    from sptnet.data.image_set import Pile, digits
+    from sptnet.data.load import LoadedData, split_pile
     from sptnet.experiment import Experiment
-    from sptnet.pile import Pile, digits
     from sptnet.run_folder import RunFolder
     from sptnet.ss_kmeans import SemiSupervisedKMeans
 

@@ -27,18 +27,18 @@ from torch import Tensor, nn
 
 from sptnet.backbone import Backbone
 from sptnet.config import PromptSettings
+from sptnet.data.loader import iterate_batches
+from sptnet.data.pixel_format import PixelFormat
+from sptnet.data.views import BankedDraw, Batch, EpochBatches, ImageStore, ViewMaker
 from sptnet.folding import fold_prompt
 from sptnet.head import PrototypeHead
-from sptnet.loader import iterate_batches
 from sptnet.losses import gcd_loss
 from sptnet.model import GcdModel
 from sptnet.phases import MODEL, PROMPT, RAW, Always, Phase, StagePlan
-from sptnet.pixels import PixelFormat
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.memory import memory_kept
 from sptnet.step import step_loss
 from sptnet.token_bank import TokenBank
-from sptnet.views import BankedDraw, Batch, EpochBatches, ImageStore, ViewMaker
 
 CATEGORIES, HIDDEN, BOTTLENECK, BORDER = 200, 2048, 256, 30
 CPU = choose_compute("cpu", "float32")

@@ -10,14 +10,14 @@ import torch
 
 from sptnet import split_accuracy
 from sptnet.backbone import build_backbone
+from sptnet.data.image_set import digits
+from sptnet.data.split import make_split
+from sptnet.data.views import ImageStore, ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
 from sptnet.model import GcdModel
-from sptnet.pile import digits
 from sptnet.sampler import balanced_batches
 from sptnet.schedules import cosine_by_epoch, teacher_temperature
-from sptnet.split import make_split
-from sptnet.views import ImageStore, ViewMaker
 
 
 def main() -> None:

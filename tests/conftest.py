@@ -20,16 +20,16 @@ from sptnet.backbone import Backbone, build_backbone
 from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
-from sptnet.data import LoadedData
+from sptnet.data.image_set import Pile, digits
+from sptnet.data.load import LoadedData
+from sptnet.data.split import make_split
+from sptnet.data.views import ImageStore, ViewMaker
 from sptnet.experiment import Experiment
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
-from sptnet.pile import Pile, digits
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
-from sptnet.split import make_split
 from sptnet.stage_batches import TrainingData
-from sptnet.views import ImageStore, ViewMaker
 
 SIZE = 32
 TIMING = ("seconds", "images_per_second", "waiting")

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from sptnet.attention import BATCH_SIZE, all_weights, last_block_attention, most_attended
 from sptnet.backbone import Backbone
 from sptnet.config import PromptSettings
+from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
-from sptnet.pixels import PixelFormat
 from sptnet.runtime.compute import Compute
 
 SIZES: dict[str, Any] = {

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from sptnet.backbone import EMBEDDED, Backbone, build_backbone
 from sptnet.config import PromptSettings
+from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Failure, Misuse
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
-from sptnet.pixels import PixelFormat
 from sptnet.vit_parts import enter_first_block
 from sptnet.weights_file import read_weights
 

@@ -20,9 +20,9 @@ from sptnet.categories import (
     write_category_pictures,
     write_predictions,
 )
+from sptnet.data.image_set import Pile
+from sptnet.data.split import Split
 from sptnet.outputs import Outputs
-from sptnet.pile import Pile
-from sptnet.split import Split
 
 
 def pile_of(ids: tuple[str, ...]) -> Pile:

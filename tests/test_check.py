@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from conftest import Answer, Call
-from sptnet import check as check_module
-from sptnet.check import CategoryCount, Duplicates, FolderCheck, Unreadable, check_folder
-from sptnet.findings import can_train, findings_of
+from sptnet.data.check import folder_check as check_module
+from sptnet.data.check.findings import can_train, findings_of
+from sptnet.data.check.folder_check import CategoryCount, Duplicates, FolderCheck, Unreadable, check_folder
 from sptnet.runtime.compute import choose_compute
 
 

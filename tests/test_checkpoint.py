@@ -18,7 +18,7 @@ from sptnet.checkpoint import (
     newest_checkpoint,
     save_checkpoint,
 )
-from sptnet.data import LoadedData
+from sptnet.data.load import LoadedData
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.files import write_atomically, write_text_atomically
 from sptnet.training import StageTrainer

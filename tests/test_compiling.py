@@ -6,9 +6,9 @@ from timm.models.vision_transformer import VisionTransformer
 
 from conftest import SIZE, quiet
 from sptnet.backbone import Backbone
+from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
-from sptnet.pixels import PixelFormat
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.compiling import check_compiler
 

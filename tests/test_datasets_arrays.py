@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sptnet.datasets import read_data_set
-from sptnet.datasets.cifar import HUNDRED, TEN, Batches, read_cifar
-from sptnet.datasets.safe_pickle import ByteArray, read_pickle
+from sptnet.data.benchmarks import read_data_set
+from sptnet.data.benchmarks.cifar import HUNDRED, TEN, Batches, read_cifar
+from sptnet.data.benchmarks.safe_pickle import ByteArray, read_pickle
 from sptnet.errors import Failure, Misuse
 
 TEN_NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]

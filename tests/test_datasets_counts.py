@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sptnet.config import DataSource
-from sptnet.datasets import DATASETS, find_data_set, read_data_set
-from sptnet.datasets.base import Counts, Expectation, exactly, in_thousands
-from sptnet.datasets.class_splits import ClassSplit, class_split
-from sptnet.datasets.counts import Row, check_counts, count_parts, count_rows, expectations, refuse_differences
-from sptnet.datasets.cub import CUB, read_cub
-from sptnet.datasets.pacs import PACS, read_pacs
+from sptnet.data.benchmarks import DATASETS, find_data_set, read_data_set
+from sptnet.data.benchmarks.base import Counts, Expectation, exactly, in_thousands
+from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
+from sptnet.data.benchmarks.counts import Row, check_counts, count_parts, count_rows, expectations, refuse_differences
+from sptnet.data.benchmarks.cub import CUB, read_cub
+from sptnet.data.benchmarks.pacs import PACS, read_pacs
+from sptnet.data.image_set import Pile
+from sptnet.data.split import make_split, read_split, write_split
 from sptnet.errors import Failure, Misuse
-from sptnet.pile import Pile
-from sptnet.split import make_split, read_split, write_split
 from test_datasets_domains import write_pacs
 from test_datasets_lists import SPLIT, write_cub
 
@@ -52,9 +52,9 @@ def test_new_classes_run_from_hard_to_easy() -> None:
 
 
 def test_the_lists_come_with_the_package() -> None:
-    assert files("sptnet.datasets").joinpath("class_splits.json").is_file()
+    assert files("sptnet.data.benchmarks").joinpath("class_splits.json").is_file()
     text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
-    assert '"datasets/*.json"' in text
+    assert '"data/benchmarks/*.json"' in text
 
 
 def test_every_source_of_the_settings_is_there() -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sptnet.datasets.domainnet import DOMAINS, read_domainnet
-from sptnet.datasets.domains import read_domains
-from sptnet.datasets.pacs import CLASSES, read_pacs
-from sptnet.datasets.pacs import DOMAINS as PACS_DOMAINS
+from sptnet.data.benchmarks.domainnet import DOMAINS, read_domainnet
+from sptnet.data.benchmarks.domains import read_domains
+from sptnet.data.benchmarks.pacs import CLASSES, read_pacs
+from sptnet.data.benchmarks.pacs import DOMAINS as PACS_DOMAINS
+from sptnet.data.split import make_split
 from sptnet.errors import Failure, Misuse
-from sptnet.split import make_split
 from test_datasets_layout import lines, pictures
 from test_datasets_lists import true_names
 

@@ -16,8 +16,8 @@ from urllib.error import HTTPError, URLError
 import pytest
 import torchvision
 
-from sptnet.datasets import DATASETS
-from sptnet.datasets.download import SECONDS_OF_SILENCE, Archive, from_torchvision
+from sptnet.data.benchmarks import DATASETS
+from sptnet.data.benchmarks.download import SECONDS_OF_SILENCE, Archive, from_torchvision
 from sptnet.errors import Failure
 
 
@@ -220,7 +220,7 @@ def test_what_torchvision_raises_becomes_one_line(
 
 
 def test_cub_comes_from_its_makers() -> None:
-    from sptnet.datasets.cub import ARCHIVE, CUB
+    from sptnet.data.benchmarks.cub import ARCHIVE, CUB
 
     assert ARCHIVE.url == "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz"
     assert ARCHIVE.md5 == "97eceeb196236b17998738112f37df78"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from torchvision.datasets import ImageFolder
 
-from sptnet.datasets.class_splits import ClassSplit
-from sptnet.datasets.herbarium import read_herbarium
-from sptnet.datasets.imagenet import chosen_classes, read_imagenet
+from sptnet.data.benchmarks.class_splits import ClassSplit
+from sptnet.data.benchmarks.herbarium import read_herbarium
+from sptnet.data.benchmarks.imagenet import chosen_classes, read_imagenet
 from sptnet.errors import Failure, Misuse
 from test_datasets_layout import lines, pictures
 from test_datasets_lists import assert_published_draw, true_names

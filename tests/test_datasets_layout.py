@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sptnet.datasets.layout import Listed, Tree, pile_of
+from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
 from sptnet.errors import Failure, Misuse
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from sptnet.datasets.aircraft import read_aircraft
-from sptnet.datasets.cars import read_cars
-from sptnet.datasets.class_splits import ClassSplit
-from sptnet.datasets.cub import read_cub
+from sptnet.data.benchmarks.aircraft import read_aircraft
+from sptnet.data.benchmarks.cars import read_cars
+from sptnet.data.benchmarks.class_splits import ClassSplit
+from sptnet.data.benchmarks.cub import read_cub
+from sptnet.data.image_set import Pile
+from sptnet.data.split import make_split
 from sptnet.errors import Failure, Misuse
-from sptnet.pile import Pile
-from sptnet.split import make_split
 from test_datasets_layout import lines, pictures, published_draw
 
 SPLIT = ClassSplit(known=(2, 0), new=(1, 3))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from conftest import Call
-from sptnet import datasets
-from sptnet.datasets.base import DataSet, Expected, exactly, in_thousands
-from sptnet.datasets.cub import CUB, read_cub
+from sptnet.data import benchmarks as datasets
+from sptnet.data.benchmarks.base import DataSet, Expected, exactly, in_thousands
+from sptnet.data.benchmarks.cub import CUB, read_cub
 from sptnet.errors import Failure
 from test_datasets_domains import write_pacs
 from test_datasets_layout import pictures

@@ -18,10 +18,10 @@ from sptnet import fetch, speed
 from sptnet.backbone import EMBEDDED
 from sptnet.cli import main
 from sptnet.config import Config
+from sptnet.data.image_set import Pile, digits
 from sptnet.discovery import DEFAULT_BACKBONE, epoch_changes, given_keys, make_settings
 from sptnet.edits import current
 from sptnet.found import read_found
-from sptnet.pile import Pile, digits
 from sptnet.run_folder import RunFolder
 from sptnet.training import StageTrainer
 

@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from sptnet.config import DataSettings
-from sptnet.data import load_data, resolve_n_categories
+from sptnet.data.image_set import Pile
+from sptnet.data.load import load_data, resolve_n_categories
+from sptnet.data.split import make_split, read_split, write_split
 from sptnet.errors import Failure, Misuse
-from sptnet.pile import Pile
 from sptnet.scoring import mean_scores, score, score_sets, scored_sets
-from sptnet.split import make_split, read_split, write_split
 
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
-from sptnet import duplicates
-from sptnet.duplicates import same_bytes, same_look
-from sptnet.images import UnreadableImage
-from sptnet.likeness import SIDE, alike, alike_groups, close_pairs, look_hashes, thumbnail
+from sptnet.data.check import duplicates
+from sptnet.data.check.duplicates import same_bytes, same_look
+from sptnet.data.check.near_duplicates import SIDE, alike, alike_groups, close_pairs, look_hashes, thumbnail
+from sptnet.data.image_file import UnreadableImage
 
 Shape = tuple[int, int]
 

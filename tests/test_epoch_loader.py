@@ -6,8 +6,8 @@ from multiprocessing import active_children
 import pytest
 import torch
 
+from sptnet.data.loader import iterate_batches
 from sptnet.epoch_loader import EpochLoader
-from sptnet.loader import iterate_batches
 from test_training import make_config, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

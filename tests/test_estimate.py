@@ -26,12 +26,12 @@ from sptnet.count_curve import (
     silhouette,
 )
 from sptnet.count_search import Verdict, at_the_peak, by_trust, plausible
+from sptnet.data.image_set import digits
+from sptnet.data.split import make_split
 from sptnet.errors import Misuse
 from sptnet.estimate import CountEstimate, CountTrial, estimate_n_categories
 from sptnet.features import extract_features
-from sptnet.pile import digits
 from sptnet.runtime.compute import choose_compute
-from sptnet.split import make_split
 from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 METHODS = ("balance", "brent")

@@ -20,6 +20,7 @@ from conftest import Answer, Call, random_model
 from sptnet.attention import last_block_attention, most_attended
 from sptnet.config import PromptSettings
 from sptnet.config.recipes import load_recipe
+from sptnet.data.image_set import Pile, digits
 from sptnet.edits import Drop, add_edits
 from sptnet.errors import Failure, Misuse
 from sptnet.figures import Wishes, Written, write_figures
@@ -35,7 +36,6 @@ from sptnet.figures.tiles import Group, n_abreast, tile_sheet
 from sptnet.figures.tsne import choose_images, draw_tsne, embed
 from sptnet.found import FEATURES, write_features
 from sptnet.model_folder import ModelCard, save_model
-from sptnet.pile import Pile, digits
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
 

@@ -18,6 +18,7 @@ from sptnet import export_model as exporting
 from sptnet.backbone import build_backbone
 from sptnet.cli.export import export
 from sptnet.config import PromptSettings
+from sptnet.data.pixel_format import PixelFormat
 from sptnet.edited_names import EditedNames, Part
 from sptnet.edits import Rename, add_edits
 from sptnet.errors import Misuse
@@ -27,7 +28,6 @@ from sptnet.head import PrototypeHead
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, save_model
-from sptnet.pixels import PixelFormat
 from sptnet.predictor import Predictor, load
 from sptnet.runtime.compute import choose_compute
 

@@ -6,8 +6,8 @@ from timm.models.vision_transformer import ParallelScalingBlock, VisionTransform
 from torch import nn
 
 from sptnet.backbone import Backbone
+from sptnet.data.pixel_format import PixelFormat
 from sptnet.frozen_block import can_run_in_place, run_in_place
-from sptnet.pixels import PixelFormat
 
 SETTINGS = [
     {},

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sptnet.data.folder import read_folder
+from sptnet.data.heic import can_read_heic, left_out
+from sptnet.data.image_file import UnreadableImage, check_image, find_images, glimpse, read_image
+from sptnet.data.listing import list_folder
 from sptnet.errors import Misuse
-from sptnet.folder import read_folder
-from sptnet.heic import can_read_heic, left_out
-from sptnet.images import UnreadableImage, check_image, find_images, glimpse, read_image
-from sptnet.listing import list_folder
 
 HEAD = b"\0\0\0\x1cftypheic\0\0\0\0mif1heic"
 
@@ -108,7 +108,7 @@ def test_pillow_learns_the_format_with_the_first_such_file(tmp_path: Path, heif:
     program = """if True:
         import sys
         from PIL import Image
-        from sptnet.images import find_images, read_image
+        from sptnet.data.image_file import find_images, read_image
         find_images(__import__("pathlib").Path(sys.argv[1]).parent)
         for file in sys.argv[1:]:
             read_image(file)

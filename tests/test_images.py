@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin
 
+from sptnet.data.image_file import IMAGE_SUFFIXES, UnreadableImage, check_image, find_images, glimpse, read_image
 from sptnet.errors import Failure, Misuse
-from sptnet.images import IMAGE_SUFFIXES, UnreadableImage, check_image, find_images, glimpse, read_image
 from sptnet.runtime.text import printable
 
 WHITE = (255, 255, 255)

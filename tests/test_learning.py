@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sptnet.config.recipes import load_recipe
-from sptnet.data import load_data
+from sptnet.data.load import load_data
 from sptnet.experiment import Experiment
 from sptnet.run_folder import RunFolder
 
@@ -40,9 +40,9 @@ def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
     from importlib.resources import files
 
     from sptnet.backbone import EMBEDDED, EMBEDDED_WEIGHTS, build_backbone
+    from sptnet.data.image_set import digits
+    from sptnet.data.views import ImageStore, ViewMaker
     from sptnet.knn import knn_accuracy
-    from sptnet.pile import digits
-    from sptnet.views import ImageStore, ViewMaker
 
     assert (files("sptnet") / "weights" / EMBEDDED_WEIGHTS).stat().st_size <= 3 * 2**20  # type: ignore[attr-defined]
     backbone, pile = build_backbone(EMBEDDED), digits()

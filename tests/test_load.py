@@ -11,12 +11,12 @@ from PIL import Image
 import sptnet
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
+from sptnet.data.views import ImageStore, ViewMaker
 from sptnet.errors import Misuse
 from sptnet.experiment import train
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model_folder import save_model
 from sptnet.predictor import Predictor, as_sources, load
-from sptnet.views import ImageStore, ViewMaker
 
 
 def picture(seed: int) -> npt.NDArray[np.uint8]:

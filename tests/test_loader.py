@@ -11,7 +11,7 @@ from multiprocessing.resource_sharer import DupFd
 import pytest
 from torch.utils.data import Dataset
 
-from sptnet.loader import iterate_batches, let_hang_up
+from sptnet.data.loader import iterate_batches, let_hang_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

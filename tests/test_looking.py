@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 
 import sptnet
 from sptnet.config import Config, PromptSettings
-from sptnet.data import LoadedData
+from sptnet.data.load import LoadedData
+from sptnet.data.views import ImageStore, ViewMaker
 from sptnet.experiment import Experiment
 from sptnet.learner import Learner
 from sptnet.looking import Looker
@@ -21,7 +22,6 @@ from sptnet.runtime.distributed import World
 from sptnet.stage_run import StageRun
 from sptnet.token_bank import TokenBank
 from sptnet.training import EpochReport, StageTrainer
-from sptnet.views import ImageStore, ViewMaker
 
 
 @pytest.fixture

@@ -16,15 +16,15 @@ from sptnet.backbone import Backbone, build_backbone
 from sptnet.cluster_head import ContrastiveHead
 from sptnet.config import Config
 from sptnet.costs import Costs, PileFacts
+from sptnet.data.pixel_format import PixelFormat
+from sptnet.data.views import BankedDraw, Batch
 from sptnet.micro_batches import InParts, join_views, split_batch, split_views
 from sptnet.phases import JOINT, MODEL, PROMPT, RAW
-from sptnet.pixels import PixelFormat
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
 from sptnet.speed import Speed
 from sptnet.step import enter_last_block, leave_last_block
 from sptnet.token_bank import TokenBank
-from sptnet.views import BankedDraw, Batch
 from test_training import constant_plan, make_config, make_trainer, one_step
 
 CASES = {

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from sptnet.data.listing import list_folder, walk
 from sptnet.errors import Misuse
-from sptnet.listing import list_folder, walk
 from sptnet.named_images import named_images
 from sptnet.packed_paths import BLOCK, PackedPaths
 from sptnet.runtime import progress

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sptnet.data.folder import read_folder
+from sptnet.data.image_file import UnreadableImage
+from sptnet.data.image_set import Pile, digits
+from sptnet.data.readable import drop_unreadable, fingerprint
 from sptnet.errors import Failure, Misuse
-from sptnet.folder import read_folder
-from sptnet.images import UnreadableImage
-from sptnet.pile import Pile, digits
-from sptnet.readable import drop_unreadable, fingerprint
 
 
 def photos(root: Path, *names: str) -> Path:

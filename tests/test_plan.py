@@ -13,7 +13,7 @@ from sptnet.backbone import EMBEDDED
 from sptnet.config import Config
 from sptnet.config.recipes import all_keys
 from sptnet.costs import Costs, PileFacts
-from sptnet.data import load_data
+from sptnet.data.load import load_data
 from sptnet.discovery import make_settings, plan_for
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import sptnet.cli
-from sptnet.pile import digits
+from sptnet.data.image_set import digits
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 TINY = [

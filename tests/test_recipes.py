@@ -510,7 +510,7 @@ def test_the_table_of_inconsistencies_is_whole() -> None:
 
 
 def test_the_counts_are_those_that_sptnet_data_checks() -> None:
-    from sptnet.datasets import DATASETS
+    from sptnet.data.benchmarks import DATASETS
 
     _, rows = doc_table("name")
     assert list(rows) == list(DATASETS)

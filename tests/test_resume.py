@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 import sptnet.checkpoint
 from sptnet.checkpoint import load_checkpoint, newest_checkpoint
-from sptnet.data import LoadedData
+from sptnet.data.load import LoadedData
 from sptnet.errors import Failure, Misuse
 from sptnet.experiment import Experiment
 from sptnet.losses import GcdLoss

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from found_runs import IDS, make_run, small_found
-from sptnet.data import load_data
+from sptnet.data.load import load_data
 from sptnet.edit_types import Drop, Edit, Merge, Move, Rename, Split, Undo
 from sptnet.edits import add_edits
 from sptnet.errors import Misuse

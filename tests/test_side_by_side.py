@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sptnet import side_by_side as module
 from sptnet.backbone import Backbone
-from sptnet.pixels import PixelFormat
+from sptnet.data.pixel_format import PixelFormat
 from sptnet.side_by_side import side_by_side
 from test_frozen_block import vit
 

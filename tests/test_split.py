@@ -11,9 +11,9 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from sptnet.data.image_set import Pile, digits
+from sptnet.data.split import Split, make_split, read_split, write_split
 from sptnet.errors import Misuse
-from sptnet.pile import Pile, digits
-from sptnet.split import Split, make_split, read_split, write_split
 
 PIXEL = np.zeros((1, 1), np.uint8)
 NAMES = ("ant", "bee", "cat", "dog")

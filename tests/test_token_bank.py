@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sptnet.config.recipes import load_recipe
+from sptnet.data.views import EpochBatches, ImageStore, ViewMaker
 from sptnet.errors import Failure, Misuse
 from sptnet.experiment import Experiment
 from sptnet.phases import MODEL, PROMPT, RAW
@@ -17,7 +18,6 @@ from sptnet.run_folder import RunFolder
 from sptnet.runtime.seeds import seed_of
 from sptnet.step import banked_tokens, step_loss
 from sptnet.token_bank import TokenBank
-from sptnet.views import EpochBatches, ImageStore, ViewMaker
 
 KEY = "these weights"
 

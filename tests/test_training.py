@@ -14,6 +14,7 @@ import torch
 
 from conftest import SIZE, random_model, subset_of_digits, training_data
 from sptnet.config import Config, PromptSettings
+from sptnet.data.views import EpochBatches
 from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
 from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, Optimiser, StagePlan
@@ -21,7 +22,6 @@ from sptnet.runtime.compute import choose_compute
 from sptnet.stage_run import in_words
 from sptnet.step import step_loss
 from sptnet.training import EpochReport, StageTrainer, parameter_groups
-from sptnet.views import EpochBatches
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 STEPS = 10

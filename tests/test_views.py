@@ -7,16 +7,16 @@ import pytest
 import torch
 from PIL import Image
 
-from sptnet import views
 from sptnet.backbone import build_backbone
 from sptnet.config import PromptSettings
+from sptnet.data import views
+from sptnet.data.loader import iterate_batches, iterate_centre_views, n_workers
+from sptnet.data.pixel_format import PixelFormat
+from sptnet.data.views import CentreViews, EpochBatches, ImageStore, ViewMaker
 from sptnet.head import PrototypeHead
-from sptnet.loader import iterate_batches, iterate_centre_views, n_workers
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model
-from sptnet.pixels import PixelFormat
 from sptnet.runtime.seeds import seed_of, seeded
-from sptnet.views import CentreViews, EpochBatches, ImageStore, ViewMaker
 
 PIXELS = PixelFormat(32)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
@@ -284,10 +284,10 @@ def test_centre_views_come_in_the_order_asked_for(make_batches):
 
 
 def test_workers_are_only_started_where_they_pay(monkeypatch):
-    monkeypatch.setattr("sptnet.loader.own_cores", lambda: 16)
+    monkeypatch.setattr("sptnet.data.loader.own_cores", lambda: 16)
     assert n_workers(3, 10) == 3
     assert n_workers(0, 10**6) == 0
     assert n_workers("auto", 1999) == 0
     assert n_workers("auto", 2000) == 8
-    monkeypatch.setattr("sptnet.loader.own_cores", lambda: 2)
+    monkeypatch.setattr("sptnet.data.loader.own_cores", lambda: 2)
     assert n_workers("auto", 10**6) == 0

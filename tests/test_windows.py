@@ -11,12 +11,12 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from sptnet.config import Config
-from sptnet.data import LoadedData
-from sptnet.loader import iterate_batches
+from sptnet.data.load import LoadedData
+from sptnet.data.loader import iterate_batches
+from sptnet.data.windows import Uncut, Window, cut, draw_window
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seeded
 from sptnet.token_bank import TokenBank
-from sptnet.windows import Uncut, Window, cut, draw_window
 from test_training import make_config, make_trainer
 
 CPU = torch.device("cpu")

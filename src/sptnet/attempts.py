@@ -8,11 +8,11 @@ import torch
 from torch import Generator, Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from sptnet.images import UnreadableImage
-from sptnet.loader import let_hang_up, n_workers
+from sptnet.data.image_file import UnreadableImage
+from sptnet.data.loader import let_hang_up, n_workers
+from sptnet.data.views import CentreViews, ImageStore, ViewMaker
 from sptnet.outputs import Outputs, run_model
 from sptnet.predictor import Predictor
-from sptnet.views import CentreViews, ImageStore, ViewMaker
 
 
 @dataclass(frozen=True, eq=False)

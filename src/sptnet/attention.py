@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sptnet.class_token import run_block
+from sptnet.data.views import ImageStore, Source, ViewMaker
 from sptnet.errors import Misuse
 from sptnet.model import GcdModel
 from sptnet.runtime.compute import Compute, eval_mode
-from sptnet.views import ImageStore, Source, ViewMaker
 from sptnet.vit_parts import rotary_positions, with_tokens
 
 BATCH_SIZE = 16

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from sptnet.backbone import Backbone
 from sptnet.config import Config
-from sptnet.data import LoadedData
+from sptnet.data.load import LoadedData
+from sptnet.data.loader import n_workers
 from sptnet.estimate import CountEstimate, Method, estimate_n_categories
 from sptnet.features import extract_features
-from sptnet.loader import n_workers
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.runtime.progress import bar

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sptnet.class_token import class_token_of_block, run_block
+from sptnet.data.pixel_format import PixelFormat, Reading
 from sptnet.errors import Misuse
 from sptnet.frozen_block import can_run_in_place, run_in_place
-from sptnet.pixels import PixelFormat, Reading
 from sptnet.side_by_side import side_by_side
 from sptnet.timm_vits import check_name, create_vit, pixel_format
 from sptnet.vit_parts import (

@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from sptnet.images import read_image
+from sptnet.data.image_file import read_image
+from sptnet.data.image_set import Pile
+from sptnet.data.split import Split
 from sptnet.outputs import Outputs
-from sptnet.pile import Pile
 from sptnet.runtime.files import write_atomically
-from sptnet.split import Split
 
 TILE, PER_ROW, MOST = 64, 8, 24
 

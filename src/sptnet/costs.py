@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sptnet.config import Config
-from sptnet.loader import n_workers
+from sptnet.data.loader import n_workers
 from sptnet.sampler import n_batches
 from sptnet.speed import Speed
 from sptnet.token_bank import places

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sptnet.config.recipes import load_recipe
-from sptnet.data import load_data
+from sptnet.data.load import load_data
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
 from sptnet.run_folder import RunFolder

@@ -8,9 +8,9 @@ from sptnet.backbone import EMBEDDED, build_backbone
 from sptnet.config import BackboneSettings, Config
 from sptnet.config.recipes import apply_setting, make_config, parse_toml, recipe_text
 from sptnet.costs import PileFacts
-from sptnet.data import LoadedData, load_pile, resolve_n_categories, split_pile
+from sptnet.data.image_set import Pile
+from sptnet.data.load import LoadedData, load_pile, resolve_n_categories, split_pile
 from sptnet.errors import Misuse
-from sptnet.pile import Pile
 from sptnet.plan import Plan, check_wishes, make_plan
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world

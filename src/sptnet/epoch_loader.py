@@ -3,9 +3,9 @@
 from collections.abc import Generator, Iterator
 from itertools import islice
 
-from sptnet.loader import iterate_batches
+from sptnet.data.loader import iterate_batches
+from sptnet.data.views import Batch
 from sptnet.stage_batches import StageBatches
-from sptnet.views import Batch
 
 
 class EpochLoader:

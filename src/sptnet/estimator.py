@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from sptnet.category_table import describe_categories
 from sptnet.config import Config
 from sptnet.config.recipes import toml_value
-from sptnet.data import LoadedData, split_pile
+from sptnet.data.load import LoadedData, split_pile
+from sptnet.data.readable import drop_unreadable
 from sptnet.discovery import epoch_changes, given_keys, make_settings, plan_for, read_images, with_known_classes
 from sptnet.errors import Misuse
 from sptnet.estimator_inputs import as_images, as_pile, label_names, seed_from
@@ -25,7 +26,6 @@ from sptnet.metrics import split_accuracy
 from sptnet.model_folder import load_model
 from sptnet.outputs import Outputs
 from sptnet.predictor import Predictor
-from sptnet.readable import drop_unreadable
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world

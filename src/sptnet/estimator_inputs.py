@@ -14,10 +14,10 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from sptnet.data.image_file import find_images
+from sptnet.data.image_set import UNKNOWN, Pile
+from sptnet.data.views import Source
 from sptnet.errors import Misuse
-from sptnet.images import find_images
-from sptnet.pile import UNKNOWN, Pile
-from sptnet.views import Source
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import numpy as np
 from sptnet.categories import write_category_pictures, write_predictions
 from sptnet.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 from sptnet.config import Config, PromptSettings
-from sptnet.data import LoadedData
+from sptnet.data.load import LoadedData
+from sptnet.data.split import write_split
 from sptnet.found import FEATURES, write_features
 from sptnet.outputs import Outputs
 from sptnet.phases import TakeTurns
@@ -24,7 +25,6 @@ from sptnet.runtime.compiling import check_compiler
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.progress import Say, duration, say
 from sptnet.sampler import check_batch_size, n_batches
-from sptnet.split import write_split
 from sptnet.stage_run import StageRun
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from sptnet.data import read_pile
+from sptnet.data.image_file import Source
+from sptnet.data.load import read_pile
 from sptnet.edits import current
 from sptnet.errors import Misuse
 from sptnet.export_folders import export_folder
 from sptnet.found import Found
-from sptnet.images import Source
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.files import write_atomically, write_text_atomically
 

@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from sptnet.data.image_file import Source, read_image
 from sptnet.errors import Failure, Misuse
 from sptnet.found import Found
-from sptnet.images import Source, read_image
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.text import count, first_three, printable
 

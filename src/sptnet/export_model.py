@@ -15,13 +15,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from sptnet.data.pixel_format import PixelFormat
 from sptnet.edited_names import EditedNames, names_for
 from sptnet.errors import Misuse
 from sptnet.folding import fold_prompt
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model
-from sptnet.pixels import PixelFormat
 from sptnet.runtime.files import write_atomically
 
 MODEL_FORMS = ("torch", "onnx")

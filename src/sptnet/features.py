@@ -8,11 +8,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.backbone import Backbone
-from sptnet.loader import iterate_centre_views
+from sptnet.data.loader import iterate_centre_views
+from sptnet.data.views import ImageStore, Source, ViewMaker
 from sptnet.runtime.compute import Compute, eval_mode
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept
-from sptnet.views import ImageStore, Source, ViewMaker
 
 BATCH_SIZE = 64
 

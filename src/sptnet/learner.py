@@ -12,7 +12,8 @@ import torch
 from sptnet.cluster_head import CentroidHead, ContrastiveHead
 from sptnet.clustering import find_centroids
 from sptnet.config import ClusteringSettings, Config, PromptSettings
-from sptnet.data import LoadedData
+from sptnet.data.load import LoadedData
+from sptnet.data.readable import fingerprint
 from sptnet.estimate import CountEstimate
 from sptnet.looking import Looker
 from sptnet.methods.method import Method
@@ -20,7 +21,6 @@ from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model
 from sptnet.outputs import Outputs
 from sptnet.phases import StagePlan
-from sptnet.readable import fingerprint
 from sptnet.run_bank import open_bank
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World

@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.loader import iterate_centre_views
+from sptnet.data.loader import iterate_centre_views
+from sptnet.data.views import ImageStore, ViewMaker
 from sptnet.model import GcdModel
 from sptnet.outputs import Outputs, classify, model_features
 from sptnet.runtime.compute import Compute, eval_mode
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept
 from sptnet.token_bank import TokenBank
-from sptnet.views import ImageStore, ViewMaker
 
 Indices = npt.NDArray[np.int64]
 Told = Callable[[int], None]  # hears how many images are done

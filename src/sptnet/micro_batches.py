@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sptnet.data.views import Batch
 from sptnet.model import GcdModel
 from sptnet.phases import Phase
 from sptnet.runtime.compute import Compute
 from sptnet.step import Outputs, enter_last_block, leave_last_block
 from sptnet.token_bank import TokenBank
-from sptnet.views import Batch
 
 
 class InParts:

@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from sptnet.data.heic import left_out
+from sptnet.data.listing import readable_suffixes, walk
 from sptnet.errors import Misuse
-from sptnet.heic import left_out
-from sptnet.listing import readable_suffixes, walk
 from sptnet.packed_paths import PackedPaths
 from sptnet.runtime.progress import Say, counted, say
 

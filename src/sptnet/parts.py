@@ -12,13 +12,13 @@ from pathlib import Path
 import torch
 
 from sptnet.attempts import attempt
+from sptnet.data.image_file import UnreadableImage
+from sptnet.data.readable import too_many_unreadable
 from sptnet.edited_names import EditedNames
 from sptnet.errors import Failure
 from sptnet.found import write_features
-from sptnet.images import UnreadableImage
 from sptnet.outputs import Outputs
 from sptnet.predictor import Predictor
-from sptnet.readable import too_many_unreadable
 from sptnet.runtime.files import write_atomically
 from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.progress import Bar, bar, say

@@ -12,14 +12,14 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
+from sptnet.data.loader import iterate_centre_views
+from sptnet.data.views import ImageStore, ViewMaker
 from sptnet.errors import Misuse
 from sptnet.folding import fold_prompt
-from sptnet.loader import iterate_centre_views
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model
 from sptnet.outputs import Outputs, run_model
 from sptnet.runtime.compute import Compute, choose_compute
-from sptnet.views import ImageStore, ViewMaker
 
 Images = Sequence[str | Path | Image.Image | npt.NDArray[Any]] | npt.NDArray[Any] | str | Path | Image.Image
 

@@ -10,11 +10,13 @@ from sptnet.auto_count import count_categories, features_of
 from sptnet.backbone import Backbone, build_backbone
 from sptnet.categories import category_names
 from sptnet.config import Config
-from sptnet.data import LoadedData, check_count, load_data, resolve_n_categories
+from sptnet.data.load import LoadedData, check_count, load_data, resolve_n_categories
+from sptnet.data.loader import n_workers
+from sptnet.data.split import Split
+from sptnet.data.views import ImageStore, ViewMaker
 from sptnet.errors import Misuse
 from sptnet.estimate import CountEstimate
 from sptnet.learner import Learner
-from sptnet.loader import n_workers
 from sptnet.looking import Looker
 from sptnet.methods import method_of
 from sptnet.methods.method import Method
@@ -24,9 +26,7 @@ from sptnet.runtime.compute import Compute, choose_compute
 from sptnet.runtime.distributed import World, world
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.seeds import seed_of, seeded
-from sptnet.split import Split
 from sptnet.starting_model import starting_model
-from sptnet.views import ImageStore, ViewMaker
 
 
 def prepare(config: Config, data: LoadedData | None = None, tell: Say = say) -> Learner:

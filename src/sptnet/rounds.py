@@ -11,7 +11,7 @@ import numpy as np
 
 from sptnet.category_table import describe_categories
 from sptnet.config import Config
-from sptnet.data import LoadedData
+from sptnet.data.load import LoadedData
 from sptnet.discovery import read_images
 from sptnet.edit_steps import apply_edit
 from sptnet.edit_types import Edit, Merge, Move, Rename, Split

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from sptnet.config import Config
-from sptnet.data import LoadedData
+from sptnet.data.load import LoadedData
 from sptnet.errors import Misuse
 from sptnet.runtime.compute import Compute
 

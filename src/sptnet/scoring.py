@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sptnet.data.image_set import Pile
+from sptnet.data.split import Split
 from sptnet.metrics import nmi_ari, split_accuracy
-from sptnet.pile import Pile
-from sptnet.split import Split
 
 
 def score(truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], n_known: int) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from sptnet.backbone import Backbone
 from sptnet.config import HeadSettings, PromptSettings
+from sptnet.data.views import ImageStore, Source, ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
 from sptnet.runtime.compute import Compute
-from sptnet.views import ImageStore, Source, ViewMaker
 
 SECONDS, LEAST_CALLS, MOST_SECONDS = 0.6, 4, 3.0  # for each measurement; a slow machine makes fewer calls
 BATCH = {"cpu": 16, "mps": 16, "cuda": 64}

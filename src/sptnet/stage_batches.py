@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Dataset
 
-from sptnet.data import LoadedData
+from sptnet.data.load import LoadedData
+from sptnet.data.views import Batch, EpochBatches, ImageStore, ViewMaker
 from sptnet.phases import Phase, Turns
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of
 from sptnet.sampler import balanced_batches, n_batches
 from sptnet.token_bank import TokenBank
-from sptnet.views import Batch, EpochBatches, ImageStore, ViewMaker
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sptnet.data.views import Batch
 from sptnet.losses import Loss
 from sptnet.model import GcdModel
 from sptnet.phases import Phase, StagePlan
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.token_bank import TokenBank
-from sptnet.views import Batch
 
 Outputs = tuple[Float[Tensor, "2b bottleneck"], Float[Tensor, "2b k"]]
 """Projections and logits: view one of all images, then view two."""

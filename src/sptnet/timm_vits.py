@@ -9,9 +9,9 @@ from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
+from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Failure, Misuse
 from sptnet.fetch import where_weights_are
-from sptnet.pixels import PixelFormat
 from sptnet.vit_parts import Vit
 
 SIZES = {"patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio"}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sptnet.checkpoint import Checkpoint
+from sptnet.data.views import Batch, EpochBatches
 from sptnet.epoch_loader import EpochLoader
 from sptnet.errors import Failure
 from sptnet.losses import Loss
@@ -24,7 +25,6 @@ from sptnet.sampler import n_batches
 from sptnet.stage_batches import StageBatches, TrainingData
 from sptnet.step import loss_of, step_loss
 from sptnet.token_bank import TokenBank
-from sptnet.views import Batch, EpochBatches
 
 
 @dataclass

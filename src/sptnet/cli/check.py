@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sptnet.check import FolderCheck
-    from sptnet.findings import Finding
+    from sptnet.data.check.findings import Finding
+    from sptnet.data.check.folder_check import FolderCheck
     from sptnet.plan import Plan
 
 MOST_ROWS = 50
@@ -31,8 +31,8 @@ def check(
     """
     from dataclasses import asdict
 
-    from sptnet.check import check_folder
-    from sptnet.findings import can_train, findings_of
+    from sptnet.data.check.findings import can_train, findings_of
+    from sptnet.data.check.folder_check import check_folder
 
     checked = check_folder(folder, labels, unlabelled)
     findings = findings_of(checked)

@@ -26,10 +26,10 @@ def data(
 ) -> None:
     """Count a data set, compare with what it should hold, and show or write its split."""
     from sptnet.cli.tables import print_table
-    from sptnet.datasets import find_data_set
-    from sptnet.datasets.counts import count_rows, expectations, refuse_differences
+    from sptnet.data.benchmarks import find_data_set
+    from sptnet.data.benchmarks.counts import count_rows, expectations, refuse_differences
+    from sptnet.data.split import make_split, write_split
     from sptnet.errors import Misuse
-    from sptnet.split import make_split, write_split
 
     if name is None:
         list_data_sets()
@@ -65,7 +65,7 @@ def data(
 
 def list_data_sets() -> None:
     from sptnet.cli.tables import print_table
-    from sptnet.datasets import DATASETS
+    from sptnet.data.benchmarks import DATASETS
 
     rows = [
         [
@@ -95,10 +95,10 @@ def fetch(benchmark: Any, name: str, folder: Path | None) -> None:
 
 def read(benchmark: Any, name: str, folder: Path | None, labelled: str | None, unlabelled: list[str]) -> Any:
     """The pile by name, without decoding any image."""
-    from sptnet.datasets.domains import read_domains
+    from sptnet.data.benchmarks.domains import read_domains
+    from sptnet.data.folder import read_folder
+    from sptnet.data.image_set import digits
     from sptnet.errors import Misuse
-    from sptnet.folder import read_folder
-    from sptnet.pile import digits
 
     if name == "digits":
         if folder is not None:
@@ -117,8 +117,8 @@ def read(benchmark: Any, name: str, folder: Path | None, labelled: str | None, u
 
 def refuse_unreadable(pile: Any) -> None:
     """Names the images that cannot be decoded."""
+    from sptnet.data.readable import drop_unreadable
     from sptnet.errors import Failure
-    from sptnet.readable import drop_unreadable
     from sptnet.runtime.progress import tracker
     from sptnet.runtime.text import count, first_three, printable
 

@@ -13,7 +13,7 @@ from sptnet.cli.stopping import can_go_on
 
 if TYPE_CHECKING:
     from sptnet.config import Config
-    from sptnet.data import LoadedData
+    from sptnet.data.load import LoadedData
     from sptnet.experiment import Experiment
     from sptnet.plan import Plan
     from sptnet.run_folder import RunFolder

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sptnet.data import LoadedData
+    from sptnet.data.load import LoadedData
     from sptnet.plan import Plan
 
 

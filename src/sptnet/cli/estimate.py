@@ -36,7 +36,7 @@ def estimate(
     from sptnet.auto_count import count_categories, features_of
     from sptnet.config.recipes import load_recipe
     from sptnet.count_plot import check_picture_name, plot_count
-    from sptnet.data import load_data
+    from sptnet.data.load import load_data
     from sptnet.preparation import backbone_of
     from sptnet.runtime.compute import choose_compute
     from sptnet.runtime.distributed import world

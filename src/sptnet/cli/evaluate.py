@@ -48,8 +48,8 @@ def evaluate(
 
 def score_run(predictor: Any, run: Any, prompted: bool) -> dict[str, Any]:
     """The run's own unlabelled training images, and its test images if it has some."""
-    from sptnet.data import LoadedData, load_pile
-    from sptnet.split import read_split
+    from sptnet.data.load import LoadedData, load_pile
+    from sptnet.data.split import read_split
 
     pile, unreadable = load_pile(run.config().data)
     return score_benchmark(predictor, LoadedData(pile, read_split(run.split_file, pile), unreadable), prompted)
@@ -58,8 +58,8 @@ def score_run(predictor: Any, run: Any, prompted: bool) -> dict[str, Any]:
 def benchmark(source: str, folder: Path) -> Any:
     """A data set of the package with its published split."""
     from sptnet.config import DataSettings
-    from sptnet.data import load_data
-    from sptnet.datasets import find_data_set
+    from sptnet.data.benchmarks import find_data_set
+    from sptnet.data.load import load_data
 
     return load_data(DataSettings(source=find_data_set(source).name, folder=str(folder)))  # type: ignore[arg-type]
 
@@ -87,7 +87,7 @@ def score_folder(predictor: Any, folder: Path, max_unreadable: float, prompted: 
     import numpy as np
 
     from sptnet.config import DataSettings
-    from sptnet.data import load_pile
+    from sptnet.data.load import load_pile
     from sptnet.scoring import score
 
     settings = DataSettings(folder=str(folder), max_unreadable=max_unreadable)

@@ -63,8 +63,8 @@ def predict(
 
 def write_table(naming: Any, files: Sequence[Path], out: Path | None, max_unreadable: float) -> None:
     """All images in one table, which begins only when every image has been looked at."""
+    from sptnet.data.readable import drop_unreadable
     from sptnet.parts import COLUMNS
-    from sptnet.readable import drop_unreadable
     from sptnet.runtime.progress import say, tracker
     from sptnet.runtime.text import printable
 
@@ -101,7 +101,7 @@ def write_parts_of(
 def as_pile(files: Sequence[Path]) -> Any:
     import numpy as np
 
-    from sptnet.pile import Pile
+    from sptnet.data.image_set import Pile
 
     unknown = np.full(len(files), -1, dtype=np.int64)
     return Pile("images", tuple(map(str, files)), tuple(files), (), unknown, None, np.zeros(len(files), dtype=np.bool_))

@@ -23,7 +23,7 @@ def pretrain(
 ) -> None:
     """Train a backbone from scratch by self-distillation, without any label."""
     from sptnet.config import DataSettings
-    from sptnet.data import load_pile
+    from sptnet.data.load import load_pile
     from sptnet.errors import Misuse
     from sptnet.pretrain import PretrainEpoch, pretrain_pile
     from sptnet.runtime.progress import bar, duration, say

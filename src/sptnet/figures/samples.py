@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sptnet.data import read_pile
+from sptnet.data.image_file import UnreadableImage, read_image
+from sptnet.data.image_set import UNKNOWN, Pile
+from sptnet.data.load import read_pile
+from sptnet.data.views import Source
 from sptnet.errors import Misuse, SptnetError
 from sptnet.figures.chosen_runs import ChosenRun
-from sptnet.images import UnreadableImage, read_image
-from sptnet.pile import UNKNOWN, Pile
 from sptnet.runtime.seeds import seed_of
 from sptnet.runtime.text import first_three, printable
-from sptnet.views import Source
 
 N_SAMPLES = 3
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from sptnet.config import DataSettings
-from sptnet.data import read_pile
+from sptnet.data.load import read_pile
+from sptnet.data.views import Source
 from sptnet.errors import SptnetError
 from sptnet.found import Found
 from sptnet.runtime.progress import Say
-from sptnet.views import Source
 
 
 def image_sources(found: Found, settings: DataSettings, tell: Say) -> list[Source | None]:

@@ -8,15 +8,15 @@ from typing import Any
 
 from sptnet.attention import last_block_attention
 from sptnet.category_table import Category
+from sptnet.data.image_file import UnreadableImage, read_image
+from sptnet.data.views import Source
 from sptnet.errors import Failure
 from sptnet.found import Found
-from sptnet.images import UnreadableImage, read_image
 from sptnet.model_folder import load_model
 from sptnet.model_pictures import prompt_pictures
 from sptnet.report.gaze import gaze_data
 from sptnet.report.thumbnails import as_uri
 from sptnet.runtime.compute import choose_compute
-from sptnet.views import Source
 
 SAMPLES = 4
 

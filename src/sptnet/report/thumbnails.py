@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from sptnet.images import Source, UnreadableImage, glimpse, read_image
+from sptnet.data.image_file import Source, UnreadableImage, glimpse, read_image
 
 TINY = 16
 """Images of so few pixels are kept as they are."""

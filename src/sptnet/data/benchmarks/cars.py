@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from sptnet.datasets.base import DataSet, Expected, exactly, in_thousands
-from sptnet.datasets.class_splits import ClassSplit, class_split
-from sptnet.datasets.layout import Listed, Tree, pile_of
-from sptnet.pile import Pile
+from sptnet.data.benchmarks.base import DataSet, Expected, exactly, in_thousands
+from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
+from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
+from sptnet.data.image_set import Pile
 
 WHERE = (
     "Stanford Cars is no longer at its makers' page; copies are on Kaggle and elsewhere. The folder must hold "

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from sptnet.datasets.base import DataSet, Expected, exactly, in_thousands
-from sptnet.datasets.class_splits import ClassSplit, class_split
-from sptnet.datasets.download import from_torchvision
-from sptnet.datasets.layout import Listed, Tree, pile_of
-from sptnet.pile import Pile
+from sptnet.data.benchmarks.base import DataSet, Expected, exactly, in_thousands
+from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
+from sptnet.data.benchmarks.download import from_torchvision
+from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
+from sptnet.data.image_set import Pile
 
 URL = "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz"
 WHERE = (

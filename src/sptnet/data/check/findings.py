@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sptnet.check import ELONGATED, SHORT_SIDE, Duplicates, FolderCheck
-from sptnet.images import UnreadableImage
-from sptnet.readable import too_many_unreadable
+from sptnet.data.check.folder_check import ELONGATED, SHORT_SIDE, Duplicates, FolderCheck
+from sptnet.data.image_file import UnreadableImage
+from sptnet.data.readable import too_many_unreadable
 from sptnet.runtime.text import listed, printable
 
 # With fewer images, each is more than a fifth of all that is known of its category, so that one odd or mislabelled

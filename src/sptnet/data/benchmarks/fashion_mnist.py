@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.datasets.base import DataSet, Expected, exactly
-from sptnet.datasets.download import from_torchvision
-from sptnet.datasets.layout import Tree
-from sptnet.pile import Pile
+from sptnet.data.benchmarks.base import DataSet, Expected, exactly
+from sptnet.data.benchmarks.download import from_torchvision
+from sptnet.data.benchmarks.layout import Tree
+from sptnet.data.image_set import Pile
 
 URL = "https://github.com/zalandoresearch/fashion-mnist"
 WHERE = (

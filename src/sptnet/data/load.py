@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sptnet.config import DataSettings
-from sptnet.datasets import DATASETS, read_data_set
-from sptnet.datasets.counts import check_counts
-from sptnet.datasets.domains import read_domains
+from sptnet.data.benchmarks import DATASETS, read_data_set
+from sptnet.data.benchmarks.counts import check_counts
+from sptnet.data.benchmarks.domains import read_domains
+from sptnet.data.folder import read_folder
+from sptnet.data.image_file import UnreadableImage
+from sptnet.data.image_set import Pile, digits
+from sptnet.data.readable import drop_unreadable
+from sptnet.data.split import Split, make_split, read_split
 from sptnet.errors import Misuse
-from sptnet.folder import read_folder
-from sptnet.images import UnreadableImage
-from sptnet.pile import Pile, digits
-from sptnet.readable import drop_unreadable
 from sptnet.runtime.progress import Say, say, tracker
 from sptnet.runtime.text import printable
-from sptnet.split import Split, make_split, read_split
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
-from sptnet.images import read_image
-from sptnet.pixels import PixelFormat
+from sptnet.data.image_file import read_image
+from sptnet.data.pixel_format import PixelFormat
+from sptnet.data.windows import Uncut, Window, cut, draw_window
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of
 from sptnet.token_bank import TokenBank
-from sptnet.windows import Uncut, Window, cut, draw_window
 
 Source = Path | Image.Image | npt.NDArray[Any]
 

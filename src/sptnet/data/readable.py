@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from sptnet.data.image_file import UnreadableImage, check_image, read_image, reason_for
+from sptnet.data.image_set import Pile
 from sptnet.errors import Failure
-from sptnet.images import UnreadableImage, check_image, read_image, reason_for
-from sptnet.pile import Pile
 from sptnet.runtime.text import first_three, printable
 
 T = TypeVar("T")

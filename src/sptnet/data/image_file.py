@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from sptnet.data.heic import can_read_heic, heic_formats, left_out, looks_like_heic
+from sptnet.data.listing import IMAGE_SUFFIXES as IMAGE_SUFFIXES
+from sptnet.data.listing import list_folder
 from sptnet.errors import Failure, Misuse
-from sptnet.heic import can_read_heic, heic_formats, left_out, looks_like_heic
-from sptnet.listing import IMAGE_SUFFIXES as IMAGE_SUFFIXES
-from sptnet.listing import list_folder
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.text import printable
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from sptnet.data.views import Batch, CentreViews, ImageStore, ViewMaker
 from sptnet.runtime.torchrun import own_cores
-from sptnet.views import Batch, CentreViews, ImageStore, ViewMaker
 
 
 def n_workers(setting: int | str, n_images: int) -> int:

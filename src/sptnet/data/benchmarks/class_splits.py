@@ -18,7 +18,7 @@ class ClassSplit:
 
 
 def class_split(name: str) -> ClassSplit:
-    lists = json.loads(files("sptnet.datasets").joinpath("class_splits.json").read_text(encoding="utf-8"))[name]
+    lists = json.loads(files("sptnet.data.benchmarks").joinpath("class_splits.json").read_text(encoding="utf-8"))[name]
     new = lists["new"]
     if isinstance(new, dict):
         new = new["hard"] + new["medium"] + new["easy"]

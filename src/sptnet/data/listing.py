@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from sptnet.data.heic import HEIC_SUFFIXES, can_read_heic
 from sptnet.errors import Failure
-from sptnet.heic import HEIC_SUFFIXES, can_read_heic
 from sptnet.runtime.progress import counted
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})

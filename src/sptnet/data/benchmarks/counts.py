@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.datasets.base import Counts, DataSet, Expectation, exactly
+from sptnet.data.benchmarks.base import Counts, DataSet, Expectation, exactly
+from sptnet.data.image_set import Pile
+from sptnet.data.split import Split
 from sptnet.errors import Failure
-from sptnet.pile import Pile
-from sptnet.split import Split
 
 TOTALS = ("training images", "test images")
 

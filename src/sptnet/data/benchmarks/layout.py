@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sptnet.data.image_file import IMAGE_SUFFIXES
+from sptnet.data.image_set import Pile
 from sptnet.errors import Failure, Misuse
-from sptnet.images import IMAGE_SUFFIXES
-from sptnet.pile import Pile
 from sptnet.runtime.text import count, first_three, printable
 
 

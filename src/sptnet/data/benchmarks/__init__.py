@@ -4,18 +4,18 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from sptnet.datasets.aircraft import AIRCRAFT
-from sptnet.datasets.base import DataSet
-from sptnet.datasets.cars import CARS
-from sptnet.datasets.cifar import CIFAR_10, CIFAR_100
-from sptnet.datasets.cub import CUB
-from sptnet.datasets.domainnet import DOMAINNET
-from sptnet.datasets.fashion_mnist import FASHION_MNIST
-from sptnet.datasets.herbarium import HERBARIUM
-from sptnet.datasets.imagenet import IMAGENET_1K, IMAGENET_100
-from sptnet.datasets.pacs import PACS
+from sptnet.data.benchmarks.aircraft import AIRCRAFT
+from sptnet.data.benchmarks.base import DataSet
+from sptnet.data.benchmarks.cars import CARS
+from sptnet.data.benchmarks.cifar import CIFAR_10, CIFAR_100
+from sptnet.data.benchmarks.cub import CUB
+from sptnet.data.benchmarks.domainnet import DOMAINNET
+from sptnet.data.benchmarks.fashion_mnist import FASHION_MNIST
+from sptnet.data.benchmarks.herbarium import HERBARIUM
+from sptnet.data.benchmarks.imagenet import IMAGENET_1K, IMAGENET_100
+from sptnet.data.benchmarks.pacs import PACS
+from sptnet.data.image_set import Pile
 from sptnet.errors import Misuse
-from sptnet.pile import Pile
 from sptnet.runtime.text import printable
 
 DATASETS: dict[str, DataSet] = {

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from sptnet.datasets.base import DataSet, Expected, exactly
-from sptnet.datasets.class_splits import ClassSplit, class_split
-from sptnet.datasets.download import Archive
-from sptnet.datasets.layout import Listed, Tree, pile_of
-from sptnet.pile import Pile
+from sptnet.data.benchmarks.base import DataSet, Expected, exactly
+from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
+from sptnet.data.benchmarks.download import Archive
+from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
+from sptnet.data.image_set import Pile
 
 WHERE = (
     "CUB-200-2011 is at https://data.caltech.edu/records/65de6-vp158 or comes with --download; the folder must be or "

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sptnet.data.image_set import UNKNOWN, Pile
 from sptnet.errors import Misuse
-from sptnet.pile import UNKNOWN, Pile
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.text import listed, printable
 

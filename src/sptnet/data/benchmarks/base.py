@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sptnet.pile import Pile
+from sptnet.data.image_set import Pile
 
 
 @dataclass(frozen=True)

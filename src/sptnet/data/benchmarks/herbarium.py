@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from sptnet.datasets.base import DataSet, Expected, exactly, in_thousands
-from sptnet.datasets.class_splits import ClassSplit, class_split
-from sptnet.datasets.layout import Listed, Tree, pile_of
-from sptnet.pile import Pile
+from sptnet.data.benchmarks.base import DataSet, Expected, exactly, in_thousands
+from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
+from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
+from sptnet.data.image_set import Pile
 
 WHERE = (
     "Herbarium 19 is at https://www.kaggle.com/c/herbarium-2019-fgvc6; the folder must hold small-train/ and "

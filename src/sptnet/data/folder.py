@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from sptnet.data.heic import left_out
+from sptnet.data.image_set import UNKNOWN, Pile
+from sptnet.data.listing import list_folder
 from sptnet.errors import Misuse
-from sptnet.heic import left_out
-from sptnet.listing import list_folder
-from sptnet.pile import UNKNOWN, Pile
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.text import count, first_three, printable
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sptnet.images import UnreadableImage, reason_for
-from sptnet.likeness import Thumbnails, alike_groups
-from sptnet.readable import in_threads
+from sptnet.data.check.near_duplicates import Thumbnails, alike_groups
+from sptnet.data.image_file import UnreadableImage, reason_for
+from sptnet.data.readable import in_threads
 
 Group = tuple[int, ...]
 Key = TypeVar("Key", bound=Hashable)

@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import UInt8
 
 from sptnet.config import DataSettings
-from sptnet.duplicates import Group, same_bytes, same_look
-from sptnet.folder import read_folder
-from sptnet.images import UnreadableImage, glimpse
-from sptnet.likeness import SIDE, thumbnail
-from sptnet.listing import list_folder
-from sptnet.pile import UNKNOWN, Pile
-from sptnet.readable import in_threads
+from sptnet.data.check.duplicates import Group, same_bytes, same_look
+from sptnet.data.check.near_duplicates import SIDE, thumbnail
+from sptnet.data.folder import read_folder
+from sptnet.data.image_file import UnreadableImage, glimpse
+from sptnet.data.image_set import UNKNOWN, Pile
+from sptnet.data.listing import list_folder
+from sptnet.data.readable import in_threads
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.progress import tracker
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.datasets.base import DataSet, Expected, exactly
-from sptnet.datasets.download import from_torchvision
-from sptnet.datasets.layout import Tree
-from sptnet.datasets.safe_pickle import ByteArray, read_pickle
-from sptnet.pile import Pile
+from sptnet.data.benchmarks.base import DataSet, Expected, exactly
+from sptnet.data.benchmarks.download import from_torchvision
+from sptnet.data.benchmarks.layout import Tree
+from sptnet.data.benchmarks.safe_pickle import ByteArray, read_pickle
+from sptnet.data.image_set import Pile
 
 PAGE = "https://www.cs.toronto.edu/~kriz"
 

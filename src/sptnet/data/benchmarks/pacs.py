@@ -3,10 +3,10 @@
 import dataclasses
 from pathlib import Path
 
-from sptnet.datasets.base import DataSet, Expected
-from sptnet.datasets.domains import check_class_folders, folder_of_lists, read_domains
-from sptnet.datasets.layout import Tree
-from sptnet.pile import Pile
+from sptnet.data.benchmarks.base import DataSet, Expected
+from sptnet.data.benchmarks.domains import check_class_folders, folder_of_lists, read_domains
+from sptnet.data.benchmarks.layout import Tree
+from sptnet.data.image_set import Pile
 
 LABELLED, UNLABELLED = "photo", ("art_painting",)
 DOMAINS = (LABELLED, *UNLABELLED, "cartoon", "sketch")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sptnet.datasets.base import DataSet, Expected, exactly, in_thousands
-from sptnet.datasets.layout import Listed, Tree, pile_of
-from sptnet.pile import Pile
+from sptnet.data.benchmarks.base import DataSet, Expected, exactly, in_thousands
+from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
+from sptnet.data.image_set import Pile
 from sptnet.runtime.text import printable
 
 SOLUTION = "LOC_val_solution.csv"

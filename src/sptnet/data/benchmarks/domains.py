@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sptnet.datasets.layout import Tree
+from sptnet.data.benchmarks.layout import Tree
+from sptnet.data.image_set import Pile
 from sptnet.errors import Misuse
-from sptnet.pile import Pile
 from sptnet.runtime.text import count, first_three, listed, printable
 
 WHERE = "The folder must hold one sub-folder per domain, each with one sub-folder per class."

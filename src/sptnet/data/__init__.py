@@ -1,0 +1,4 @@
+"""From files to labelled, split images and the views that are cut from them.
+
+Knows nothing of models, training or results.
+"""
