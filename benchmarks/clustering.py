@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.ss_kmeans import SemiSupervisedKMeans
+from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 
 Points = Float[Tensor, "n dim"]
 Result = TypeVar("Result")

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import LoadedData, load_data, split_pile
 from sptnet.experiment import Experiment
 from sptnet.run_folder import RunFolder
 from sptnet.scoring import format_scores, score_sets
-from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 SETS: dict[str, dict[str, Any]] = {
     "cifar10": {"source": "folder", "folder": "cifar10", "known_classes": 5},

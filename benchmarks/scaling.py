@@ -28,12 +28,12 @@ def measure_here(n_images: int, n_categories: int) -> Point:
     """The parts of a run on so many images, in seconds, and the most memory this process had."""
     import torch
 
+    from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
     from sptnet.config.recipes import load_recipe
     from sptnet.data.image_set import Pile, digits
     from sptnet.data.load import LoadedData, split_pile
     from sptnet.experiment import Experiment
     from sptnet.run_folder import RunFolder
-    from sptnet.ss_kmeans import SemiSupervisedKMeans
 
     torch.set_num_threads(1)
     ten = digits()

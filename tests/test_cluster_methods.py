@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 import sptnet
 from sptnet.backbone import build_backbone
 from sptnet.cluster_head import CentroidHead, ContrastiveHead
-from sptnet.clustering import find_centroids, named_first
+from sptnet.clustering.centroids import find_centroids, named_first
 from sptnet.config import Config, KMeansSettings
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment

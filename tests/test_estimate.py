@@ -14,9 +14,12 @@ import torch
 from sklearn.metrics import silhouette_score
 
 from conftest import Call
-from sptnet import count_curve, count_search, estimate
 from sptnet.backbone import build_backbone
-from sptnet.count_curve import (
+from sptnet.clustering import count as estimate
+from sptnet.clustering import count_evidence as count_curve
+from sptnet.clustering import count_search
+from sptnet.clustering.count import CountEstimate, CountTrial, estimate_n_categories
+from sptnet.clustering.count_evidence import (
     GrowingClusters,
     Pairs,
     balance,
@@ -25,14 +28,13 @@ from sptnet.count_curve import (
     relative,
     silhouette,
 )
-from sptnet.count_search import Verdict, at_the_peak, by_trust, plausible
+from sptnet.clustering.count_search import Verdict, at_the_peak, by_trust, plausible
+from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.data.image_set import digits
 from sptnet.data.split import make_split
 from sptnet.errors import Misuse
-from sptnet.estimate import CountEstimate, CountTrial, estimate_n_categories
 from sptnet.features import extract_features
 from sptnet.runtime.compute import choose_compute
-from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 METHODS = ("balance", "brent")
 Problem = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]

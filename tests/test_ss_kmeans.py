@@ -16,10 +16,10 @@ from sklearn.datasets import load_digits, load_iris, load_wine, make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sptnet import kmeans_steps
+from sptnet.clustering import lloyd as kmeans_steps
+from sptnet.clustering.lloyd import Pinned, averages, cluster_sums, distances, lloyd, nearest, seed_by_distance
+from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans, class_ranks
 from sptnet.errors import Misuse
-from sptnet.kmeans_steps import Pinned, averages, cluster_sums, distances, lloyd, nearest, seed_by_distance
-from sptnet.ss_kmeans import SemiSupervisedKMeans, class_ranks
 
 # --- oracles: float64, one point and one cluster at a time ---
 
@@ -274,7 +274,7 @@ def test_block_sizes_do_not_matter(monkeypatch, dtype, rows):
     usual = SemiSupervisedKMeans(12, n_init=3, random_state=0).fit(points, y)
     for name in ("CPU_BLOCK", "SEEDING_BLOCK", "LEAST_ROWS"):
         monkeypatch.setattr(kmeans_steps, name, rows)
-    monkeypatch.setattr("sptnet.ss_kmeans.ROWS_AT_ONCE", rows)
+    monkeypatch.setattr("sptnet.clustering.semi_supervised_kmeans.ROWS_AT_ONCE", rows)
     other = SemiSupervisedKMeans(12, n_init=3, random_state=0).fit(points, y)
     assert other.labels_.tolist() == usual.labels_.tolist()
     assert other.inertia_ == pytest.approx(usual.inertia_, rel=1e-6)
@@ -451,7 +451,9 @@ def test_one_feature_agrees_with_scikit_learn():
 def test_all_clusters_known_takes_one_start_whatever_n_init(monkeypatch):
     points, y = labelled_blobs(0, k=3)
     runs = []
-    monkeypatch.setattr("sptnet.ss_kmeans.lloyd", lambda *given: runs.append(lloyd(*given)) or runs[-1])
+    monkeypatch.setattr(
+        "sptnet.clustering.semi_supervised_kmeans.lloyd", lambda *given: runs.append(lloyd(*given)) or runs[-1]
+    )
     SemiSupervisedKMeans(3, n_init=7).fit(points, y)
     assert len(runs) == 1
     SemiSupervisedKMeans(4, n_init=7).fit(points, y)
@@ -612,7 +614,10 @@ def test_values_whose_squares_overflow_are_refused(dtype, value):
 def test_mps_refuses_float64(monkeypatch):
     from sptnet.runtime.compute import Compute
 
-    monkeypatch.setattr("sptnet.ss_kmeans.choose_compute", lambda *_: Compute(torch.device("mps"), torch.float32))
+    monkeypatch.setattr(
+        "sptnet.clustering.semi_supervised_kmeans.choose_compute",
+        lambda *_: Compute(torch.device("mps"), torch.float32),
+    )
     with pytest.raises(Misuse, match=r"^the device mps has no float64. Give X as float32, or use device='cpu'.$"):
         SemiSupervisedKMeans(1).fit(np.zeros((2, 1)))
     assert kmeans_steps.widest(torch.device("mps")) == torch.float32

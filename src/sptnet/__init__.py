@@ -5,11 +5,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sptnet.estimate import estimate_n_categories
+    from sptnet.clustering.count import estimate_n_categories
+    from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
     from sptnet.estimator import CategoryDiscoverer
     from sptnet.metrics import split_accuracy
     from sptnet.predictor import load
-    from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 __version__ = version("sptnet")
 __all__ = [
@@ -23,8 +23,8 @@ __all__ = [
 
 _HOME = {
     "CategoryDiscoverer": "sptnet.estimator",
-    "SemiSupervisedKMeans": "sptnet.ss_kmeans",
-    "estimate_n_categories": "sptnet.estimate",
+    "SemiSupervisedKMeans": "sptnet.clustering.semi_supervised_kmeans",
+    "estimate_n_categories": "sptnet.clustering.count",
     "load": "sptnet.predictor",
     "split_accuracy": "sptnet.metrics",
 }

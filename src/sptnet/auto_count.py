@@ -6,10 +6,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.backbone import Backbone
+from sptnet.clustering.count import CountEstimate, Method, estimate_n_categories
 from sptnet.config import Config
 from sptnet.data.load import LoadedData
 from sptnet.data.loader import n_workers
-from sptnet.estimate import CountEstimate, Method, estimate_n_categories
 from sptnet.features import extract_features
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from sptnet.clustering.count import CountEstimate
 from sptnet.errors import Misuse
-from sptnet.estimate import CountEstimate
 
 
 def check_picture_name(path: Path) -> None:

@@ -9,13 +9,13 @@ from torch import Tensor
 from sptnet.auto_count import count_categories, features_of
 from sptnet.backbone import Backbone, build_backbone
 from sptnet.categories import category_names
+from sptnet.clustering.count import CountEstimate
 from sptnet.config import Config
 from sptnet.data.load import LoadedData, check_count, load_data, resolve_n_categories
 from sptnet.data.loader import n_workers
 from sptnet.data.split import Split
 from sptnet.data.views import ImageStore, ViewMaker
 from sptnet.errors import Misuse
-from sptnet.estimate import CountEstimate
 from sptnet.learner import Learner
 from sptnet.looking import Looker
 from sptnet.methods import method_of

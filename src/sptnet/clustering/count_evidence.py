@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from sptnet.kmeans_steps import Pinned, lloyd, seed_by_distance, squared_distances_to, squared_norms, total
+from sptnet.clustering.lloyd import Pinned, lloyd, seed_by_distance, squared_distances_to, squared_norms, total
 from sptnet.runtime.seeds import seed_of
 
 DRAWS = 4

@@ -12,7 +12,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
-from sptnet.count_curve import (
+from sptnet.clustering.count_evidence import (
     Counts,
     GrowingClusters,
     Pairs,
@@ -24,7 +24,7 @@ from sptnet.count_curve import (
     relative,
     silhouette,
 )
-from sptnet.ss_kmeans import SemiSupervisedKMeans
+from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 
 MOST_POINTS, SILHOUETTE_POINTS = 20_000, 1000
 GROWTH = 1.12  # from one count of a walk to the next

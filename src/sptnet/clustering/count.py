@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from sptnet.count_curve import Counts
-from sptnet.count_search import (
+from sptnet.clustering.count_evidence import Counts
+from sptnet.clustering.count_search import (
     Choice,
     Curve,
     Floats,
@@ -24,8 +24,8 @@ from sptnet.count_search import (
     walk,
     walk_unlabelled,
 )
+from sptnet.clustering.semi_supervised_kmeans import class_ranks
 from sptnet.errors import Misuse
-from sptnet.ss_kmeans import class_ranks
 
 MOST_CATEGORIES = 1000
 LEAST_POINTS_EACH = 4  # on average, where no max_categories is given

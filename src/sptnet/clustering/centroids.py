@@ -8,8 +8,8 @@ from jaxtyping import Float
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
+from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.config import ClusteringSettings
-from sptnet.ss_kmeans import SemiSupervisedKMeans
 
 Labels = npt.NDArray[np.int64]
 

@@ -16,8 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from sptnet.errors import Misuse
-from sptnet.kmeans_steps import (
+from sptnet.clustering.lloyd import (
     Centres,
     Pinned,
     Points,
@@ -32,6 +31,7 @@ from sptnet.kmeans_steps import (
     total,
     widest,
 )
+from sptnet.errors import Misuse
 from sptnet.runtime.compute import choose_compute
 
 UNLABELLED = -1
