@@ -65,6 +65,14 @@ def test_a_stopped_run_ends_as_it_would_have(old: Path, call: Call) -> None:
     assert json.loads((run / "run.json").read_text())["status"] == "finished"
 
 
+def test_the_setting_that_is_gone_is_named_once(old: Path, call: Call) -> None:
+    """Every config.toml of 0.1.0 has views.cutting and training.compile; the one that was set is told of."""
+    answer = call("train", "--resume", "--out", old / "stopped")
+    told = [line for line in answer.err.splitlines() if "views.cutting" in line]
+    assert len(told) == 1
+    assert "training.compile" not in answer.err
+
+
 def test_a_finished_run_is_edited_reported_and_exported(old: Path, tmp_path: Path, call: Call) -> None:
     run = old / "finished"
     listed = call("edit", run, "list")

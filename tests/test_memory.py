@@ -25,7 +25,7 @@ from sptnet.runtime.compute import Compute
 from sptnet.speed import Speed
 from sptnet.step import enter_last_block, leave_last_block
 from sptnet.token_bank import TokenBank
-from test_training import constant_plan, make_config, make_trainer, one_step
+from test_training import constant_plan, make_config, make_trainer, normalised, one_step
 
 CASES = {
     "simgcd": make_config("simgcd"),
@@ -101,7 +101,7 @@ def test_the_last_pass_repeats_the_first(phase, kind):
     trainer.model.train_only(phase.trains)
     batches = trainer.epoch_batches(0)
     batches.draws = [2] * len(batches)
-    parts = InParts(trainer.model, batches[0], phase, trainer.compute, None, 3)
+    parts = InParts(trainer.model, normalised(trainer, batches[0]), phase, trainer.compute, None, 3)
     again = []
     for part in parts.parts:
         entering = enter_last_block(trainer.model, part, phase, trainer.compute)
@@ -289,18 +289,16 @@ def test_a_run_takes_its_settings(tiny_config, few_digits, tmp_path, monkeypatch
 
     def watched(self, *words):
         backbone = self.model.backbone
-        seen.add((self.plan.name, self.accumulate, backbone.checkpointing, backbone.compiled))
+        seen.add((self.plan.name, self.accumulate, backbone.checkpointing))
         return original(self, *words)
 
     monkeypatch.setattr(sptnet.training.StageTrainer, "train_step", watched)
-    monkeypatch.setattr("sptnet.experiment.check_compiler", lambda device: None)
-    monkeypatch.setattr(torch, "compile", lambda function: function)
-    saving = {"accumulate": 3, "checkpointing": True, "compile": True}
+    saving = {"accumulate": 3, "checkpointing": True}
     short = {"simgcd": {"epochs": 1}, "sptnet": {"epochs": 1}}
     folder = run_it(tmp_path / "run", tiny_config.changed(training=saving, **short), few_digits)
-    assert seen == {("simgcd", 3, True, True), ("sptnet", 3, True, True)}
+    assert seen == {("simgcd", 3, True), ("sptnet", 3, True)}
     training = RunFolder(folder).config().training
-    assert (training.accumulate, training.checkpointing, training.compile) == (3, True, True)
+    assert (training.accumulate, training.checkpointing) == (3, True)
     plain = run_it(tmp_path / "plain", tiny_config.changed(**short), few_digits)
     for one, other in zip(RunFolder(folder).metrics(), RunFolder(plain).metrics(), strict=True):
         for phase, parts in other["losses"].items():
@@ -309,7 +307,7 @@ def test_a_run_takes_its_settings(tiny_config, few_digits, tmp_path, monkeypatch
 
 def test_nothing_is_saved_unasked():
     training = Config().training
-    assert (training.accumulate, training.checkpointing, training.compile) == (1, False, False)
+    assert (training.accumulate, training.checkpointing) == (1, False)
 
 
 @pytest.mark.parametrize(

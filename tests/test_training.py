@@ -65,11 +65,15 @@ def names_with(model, *prefixes):
 
 
 def one_step(trainer, phase, number=0):
-    """One step of the phase, on a batch with as many draws as it needs."""
+    """One step of the phase, on a batch with as many draws as it needs; the batch is given back normalised."""
     batches = trainer.epoch_batches(0)
     batches.draws = [phase.draws] * len(batches)
     batch = batches[number]
-    return batch, trainer.train_step(batch, phase, number)
+    return normalised(trainer, batch), trainer.train_step(batch, phase, number)
+
+
+def normalised(trainer, batch):
+    return batch.to(trainer.compute.device, trainer.data.maker)
 
 
 # --- gradients only where they belong ---
@@ -229,8 +233,7 @@ def test_the_objective_gets_view_one_before_view_two_with_the_labels():
         return GcdLoss(*[logits.sum()] * 6)
 
     trainer = make_trainer(plan=StagePlan("x", 2, Always(MODEL), objective, prompt_kind="spatial"))
-    batches = trainer.epoch_batches(0)
-    batch = batches[0]
+    batch = normalised(trainer, trainer.epoch_batches(0)[0])
     step_loss(trainer.model, batch, MODEL, trainer.plan, 1, trainer.compute)
     model, images = trainer.model, batch.draws[0]
     for name, position in (("projections", 0), ("logits", 1)):
@@ -437,7 +440,7 @@ def test_a_few_epochs_reduce_the_loss(config, phase):
     )
     trainer.epoch = 0
     # The batches of the same epoch before and after: other batches, and a sharper teacher, have other losses.
-    batches = list(trainer.epoch_batches(100))
+    batches = [normalised(trainer, batch) for batch in trainer.epoch_batches(100)]
     phases = trainer.phases_of(0)
 
     def loss_now():

@@ -242,7 +242,16 @@ def test_every_view_is_made_from_seed_batch_position_and_draw(make_batches):
     for draw in range(2):
         for position, index in enumerate([0, 0, 3]):
             view = batches.maker.random_view(batches.store[index], seed_of(11, 2, position, draw))
-            assert torch.equal(batch.draws[draw][position], batches.maker.normalise(view[None])[0])
+            assert torch.equal(batch.draws[draw][position], view)
+
+
+def test_a_batch_arrives_normalised(make_batches):
+    batches = make_batches()
+    sent = batches[1]
+    arrived = sent.to(torch.device("cpu"), batches.maker)
+    assert [draw.dtype for draw in sent.draws] == [torch.uint8]
+    assert torch.equal(arrived.draws[0], batches.maker.normalise(sent.draws[0]))
+    assert torch.equal(arrived.labels, sent.labels) and torch.equal(arrived.indices, sent.indices)
 
 
 def test_no_two_views_are_drawn_alike(make_batches):

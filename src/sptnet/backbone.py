@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from importlib.resources import files
 from itertools import takewhile
 from pathlib import Path
@@ -61,8 +61,6 @@ class Backbone(nn.Module):
         """Sizes that differ from those of the name."""
         self.checkpointing = False
         """Whether blocks that a gradient goes back through are computed again on its way, instead of kept."""
-        self.compiled = False
-        """Whether torch.compile has all blocks but the last."""
         self.requires_grad_(False)
 
     @property
@@ -119,14 +117,6 @@ class Backbone(nn.Module):
         """All blocks but the last."""
         if tokens is not None:
             self.check_takes_tokens()
-        run = self._run_compiled if self.compiled else self._run_to_last_block
-        return run(patches, tokens)
-
-    @cached_property
-    def _run_compiled(self) -> Callable[..., Tensor]:
-        return torch.compile(self._run_to_last_block)
-
-    def _run_to_last_block(self, patches: Tensor, tokens: Tensor | None) -> Tensor:
         vit = self.vit
         x = enter_first_block(vit, patches)
         again = self.checkpointing and torch.is_grad_enabled()

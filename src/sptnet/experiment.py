@@ -21,7 +21,6 @@ from sptnet.preparation import prepare
 from sptnet.run_bank import with_bank
 from sptnet.run_facts import now, starting_facts
 from sptnet.run_folder import RunFolder, refuse_among_images
-from sptnet.runtime.compiling import check_compiler
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.progress import Say, duration, say
 from sptnet.sampler import check_batch_size, n_batches
@@ -86,8 +85,6 @@ class Experiment:
             learner.attach_prompt(plan)
             if isinstance(plan.turns, TakeTurns):
                 self._check_turns(plan.turns, plan.epochs, n_batches(n_training, size))
-        if learner.stages and config.training.compile:
-            check_compiler(learner.compute.device)
         run, backbone, n_images = self.run_folder.path, learner.model.backbone, len(learner.data.pile)
         learner.config = learner.world.from_first(
             lambda: with_bank(config, run, backbone, n_images, self.tell, learner.world.machine)

@@ -51,9 +51,7 @@ class StageBatches(Dataset[Batch]):
         stage: int = 0,
         bank: TokenBank | None = None,
         world: World = World(),  # noqa: B008
-        on_device: bool = False,
     ):
-        self.on_device = on_device
         self.data, self.turns, self.epochs, self.batch_size = data, turns, epochs, batch_size
         self.seed, self.stage, self.bank, self.world = seed, stage, bank, world
         self.batches = n_batches(data.n_images, batch_size)
@@ -85,5 +83,4 @@ class StageBatches(Dataset[Batch]):
             self.bank,
             whole,
             self.world,
-            self.on_device,
         )

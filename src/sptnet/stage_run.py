@@ -60,8 +60,8 @@ class StageRun:
 
     def _trainer(self) -> StageTrainer:
         learner, training = self.learner, self.learner.config.training
-        looker, backbone, cutting = learner.looker, learner.model.backbone, learner.config.views.cutting
-        backbone.checkpointing, backbone.compiled = training.checkpointing, training.compile
+        looker, backbone = learner.looker, learner.model.backbone
+        backbone.checkpointing = training.checkpointing
         return StageTrainer(
             learner.model,
             self.plan,
@@ -74,7 +74,6 @@ class StageRun:
             bank=learner.bank,
             world=learner.world,
             accumulate=training.accumulate,
-            cut_on_device=cutting == "device" or (cutting == "auto" and learner.compute.on_cuda),
         )
 
     def _line(self, report: EpochReport) -> dict[str, Any]:

@@ -75,9 +75,8 @@ class StageTrainer:
         bank: TokenBank | None = None,
         world: World = World(),  # noqa: B008
         accumulate: int = 1,
-        cut_on_device: bool = False,
     ):
-        self.bank, self.world, self.accumulate, self.cut_on_device = bank, world, accumulate, cut_on_device
+        self.bank, self.world, self.accumulate = bank, world, accumulate
         self.model, self.plan, self.data, self.compute = model, plan, data, compute
         self.stage, self.batch_size, self.seed, self.workers = stage, batch_size, seed, workers
         self.batches = n_batches(data.n_images, batch_size)
@@ -106,7 +105,6 @@ class StageTrainer:
             self.stage,
             self.bank,
             self.world,
-            on_device=self.cut_on_device,
         )
 
     def phases_of(self, epoch: int) -> list[Phase]:

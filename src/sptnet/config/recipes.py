@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from sptnet.config import Config
 from sptnet.errors import Failure, Misuse
+from sptnet.runtime.progress import say
 
 
 def recipe_names() -> list[str]:
@@ -108,7 +109,13 @@ def parse_value(text: str) -> Any:
         return text
 
 
+RETIRED: dict[str, Any] = {"views.cutting": "auto", "training.compile": False}
+"""Settings of earlier versions that are gone, with their defaults of then. They are read and have no effect."""
+
+
 def make_config(values: dict[str, Any], source: str) -> Config:
+    """Validate settings by section; retired ones are dropped."""
+    values = _without_retired(values, source)
     prompt = values.get("prompt")
     if isinstance(prompt, dict) and prompt.get("kind", "") is None:
         prompt["kind"] = "none"  # `--set prompt.kind=none` means the kind, not nothing
@@ -117,6 +124,23 @@ def make_config(values: dict[str, Any], source: str) -> Config:
     except ValidationError as error:
         listed = "".join(f"\n  - {problem}" for problem in _explain(error))
         raise Misuse(f"{source} and --set make no valid configuration; mend:{listed}") from error
+
+
+def _without_retired(values: dict[str, Any], source: str) -> dict[str, Any]:
+    kept = {name: dict(section) if isinstance(section, dict) else section for name, section in values.items()}
+    for key, default in RETIRED.items():
+        section, name = key.split(".")
+        if isinstance(kept.get(section), dict) and name in kept[section]:
+            value = kept[section].pop(name)
+            if value != default:
+                _tell_retired(source, key, str(value))
+    return kept
+
+
+@cache
+def _tell_retired(source: str, key: str, value: str) -> None:
+    """Say so once, however often the file is read."""
+    say(f"{source}: {key} = {value} is a setting of an earlier version and has no effect")
 
 
 def _explain(error: ValidationError) -> list[str]:

@@ -75,9 +75,6 @@ class ViewSettings(Section):
         "auto: exact for benchmarks, quick for one's own images",
     )
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
-    cutting: Literal["auto", "loader", "device"] = Field(
-        "auto", description="who cuts and normalises views; the same either way. auto: the device, if it is a GPU"
-    )
     cache_mb: Annotated[int, Field(ge=0)] = Field(1024, description="memory for decoded images")
     bank: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         0, description="fixed views an image, tokens kept on disk; 0: fresh views; auto: as many as fit"
@@ -171,7 +168,6 @@ class TrainingSettings(Section):
     select: Literal["last", "best-old-holdout"] = "last"
     accumulate: Count = Field(1, description="parts that a batch is computed in to save memory; the gradient stays")
     checkpointing: bool = Field(False, description="compute blocks twice instead of keeping all that is in them")
-    compile: bool = Field(False, description="torch.compile the blocks before the last")
 
 
 class Config(Section):

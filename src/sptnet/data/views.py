@@ -16,7 +16,7 @@ from torchvision.transforms import v2
 
 from sptnet.data.image_file import read_image
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.data.windows import Uncut, Window, cut, draw_window
+from sptnet.data.windows import Window, cut, draw_window
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of
 from sptnet.token_bank import TokenBank
@@ -100,18 +100,16 @@ class BankedDraw:
 class Batch:
     """One training step's images: `draws[i]` is the i-th random view of this process's share of them.
 
-    They are normalised, or still bytes for the device to normalise, or not there yet because the device cuts them.
+    The loader hands over bytes; `to` brings them to the device and normalises them there.
     """
 
-    draws: list[Float[Tensor, "own 3 size size"] | UInt8[Tensor, "own 3 size size"]]
+    draws: list[UInt8[Tensor, "own 3 size size"] | Float[Tensor, "own 3 size size"]]
     labels: Int64[Tensor, " b"]
     labelled: Bool[Tensor, " b"]
     indices: Int64[Tensor, " b"]
     banked: list[BankedDraw] = field(default_factory=list)
     """With a token bank: which of its views each draw is. Draws then hold pixels only where `made` says so."""
     share: slice = field(default_factory=lambda: slice(None))
-    uncut: Uncut | None = None
-    """What the device is to cut all draws from."""
 
     @property
     def own(self) -> Int64[Tensor, " own"]:
@@ -119,17 +117,13 @@ class Batch:
         return self.indices[self.share]
 
     def to(self, device: torch.device, maker: ViewMaker) -> "Batch":
-        """On the device, which cuts and normalises what is not."""
+        """On the device, normalised."""
 
         def move(x: Tensor) -> Tensor:
             return x.to(device, non_blocking=True)
 
-        def finish(draw: Tensor) -> Tensor:
-            return maker.normalise(draw) if draw.dtype == torch.uint8 else draw
-
-        draws = [move(draw) for draw in self.draws] if self.uncut is None else self.uncut.to(device).cut(maker.size)
-        draws = [finish(draw) for draw in draws]
-        return replace(self, draws=draws, labels=move(self.labels), labelled=move(self.labelled), uncut=None)
+        draws = [maker.normalise(move(draw)) for draw in self.draws]
+        return replace(self, draws=draws, labels=move(self.labels), labelled=move(self.labelled))
 
     def pin_memory(self) -> "Batch":
         return replace(
@@ -137,7 +131,6 @@ class Batch:
             draws=[d.pin_memory() for d in self.draws],
             labels=self.labels.pin_memory(),
             labelled=self.labelled.pin_memory(),
-            uncut=None if self.uncut is None else self.uncut.pin_memory(),
         )
 
 
@@ -146,8 +139,7 @@ class EpochBatches(Dataset[Batch]):
 
     Every view has a seed of its own, so the result depends on no order of work and on no number of processes. With a
     token bank the views of an image are V fixed ones, and pixels are made only for `whole` draws and for views that the
-    bank does not hold yet. With `on_device`, cutting and normalising are left to the device; of the few views that
-    a bank needs, normalising alone.
+    bank does not hold yet.
     """
 
     def __init__(
@@ -161,9 +153,7 @@ class EpochBatches(Dataset[Batch]):
         bank: TokenBank | None = None,
         whole: list[frozenset[int]] | None = None,
         world: World = World(),  # noqa: B008
-        on_device: bool = False,
     ):
-        self.on_device = on_device
         self.store, self.maker, self.labels = store, maker, labels
         self.batches, self.draws, self.seed = batches, draws, seed
         self.bank, self.whole, self.world = bank, whole or [frozenset()] * len(batches), world
@@ -179,9 +169,6 @@ class EpochBatches(Dataset[Batch]):
         if self.bank is None:
             images = [self.store[int(i)] for i in indices]
             seeds = [[seed_of(self.seed, number, position, draw) for position in positions] for draw in range(n_draws)]
-            if self.on_device and images:
-                uncut = Uncut.of(images, [self._windows(images, of_draw) for of_draw in seeds])
-                return Batch([], labels, labels >= 0, everyone, share=share, uncut=uncut)
             draws = [self._views(images, of_draw) for of_draw in seeds]
             return Batch(draws, labels, labels >= 0, everyone, share=share)
         banked = [self._from_bank(number, draw, self.bank, indices, positions) for draw in range(n_draws)]
@@ -192,18 +179,10 @@ class EpochBatches(Dataset[Batch]):
             draws.append(self._views(images, [seed_of("bank", image, view) for image, view in pairs]))
         return Batch(draws, labels, labels >= 0, everyone, banked, share)
 
-    def _windows(self, images: list[Tensor], seeds: list[int]) -> list[Window]:
-        return [self.maker.window(image, seed) for image, seed in zip(images, seeds, strict=True)]
-
-    def _views(
-        self, images: list[Tensor], seeds: list[int]
-    ) -> Float[Tensor, "n 3 size size"] | UInt8[Tensor, "n 3 size size"]:
+    def _views(self, images: list[Tensor], seeds: list[int]) -> UInt8[Tensor, "n 3 size size"]:
         size = self.maker.size
-        if not images:
-            return torch.empty(0, 3, size, size)
-        windows = self._windows(images, seeds)
-        views = torch.stack([cut(image, window, size) for image, window in zip(images, windows, strict=True)])
-        return views if self.on_device else self.maker.normalise(views)
+        views = [self.maker.random_view(image, seed) for image, seed in zip(images, seeds, strict=True)]
+        return torch.stack(views) if views else torch.empty(0, 3, size, size, dtype=torch.uint8)
 
     def _from_bank(self, number: int, draw: int, bank: TokenBank, indices: Tensor, positions: range) -> BankedDraw:
         """An image's draws are different views of its bank, as long as there are enough."""

@@ -13,12 +13,10 @@ NO_MATTER = {
     "sptnet.start_from",
     "views.workers",
     "views.cache_mb",
-    "views.cutting",
     "views.bank_folder",
     "views.bank_budget_gb",
     "training.accumulate",
     "training.checkpointing",
-    "training.compile",
 }
 
 
