@@ -17,7 +17,8 @@ import torch
 from steps import BORDER, BOTTLENECK, CATEGORIES, CPU, HIDDEN, fresh_backbone, peak_bytes
 
 from sptnet.config import PromptSettings
-from sptnet.data.views import ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
 from sptnet.model import GcdModel

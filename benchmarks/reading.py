@@ -21,7 +21,7 @@ from torch import Tensor
 from sptnet.backbone import build_backbone
 from sptnet.data.image_file import find_images
 from sptnet.data.pixel_format import Reading
-from sptnet.data.views import ImageStore
+from sptnet.data.store import ImageStore
 from sptnet.features import extract_features
 from sptnet.runtime.compute import choose_compute
 

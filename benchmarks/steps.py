@@ -27,9 +27,10 @@ from torch import Tensor, nn
 
 from sptnet.backbone import Backbone
 from sptnet.config import PromptSettings
-from sptnet.data.loader import iterate_batches
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.data.views import BankedDraw, Batch, EpochBatches, ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
+from sptnet.epoch_batches import BankedDraw, Batch, EpochBatches, iterate_batches
 from sptnet.folding import fold_prompt
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss

@@ -12,7 +12,8 @@ from sptnet import split_accuracy
 from sptnet.backbone import build_backbone
 from sptnet.data.image_set import digits
 from sptnet.data.split import make_split
-from sptnet.data.views import ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
 from sptnet.model import GcdModel

@@ -23,7 +23,8 @@ from sptnet.config.recipes import load_recipe
 from sptnet.data.image_set import Pile, digits
 from sptnet.data.load import LoadedData
 from sptnet.data.split import make_split
-from sptnet.data.views import ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.experiment import Experiment
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel

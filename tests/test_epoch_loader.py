@@ -6,7 +6,7 @@ from multiprocessing import active_children
 import pytest
 import torch
 
-from sptnet.data.loader import iterate_batches
+from sptnet.epoch_batches import iterate_batches
 from sptnet.epoch_loader import EpochLoader
 from test_training import make_config, make_trainer
 

@@ -41,7 +41,8 @@ def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
 
     from sptnet.backbone import EMBEDDED, EMBEDDED_WEIGHTS, build_backbone
     from sptnet.data.image_set import digits
-    from sptnet.data.views import ImageStore, ViewMaker
+    from sptnet.data.store import ImageStore
+    from sptnet.data.views import ViewMaker
     from sptnet.knn import knn_accuracy
 
     assert (files("sptnet") / "weights" / EMBEDDED_WEIGHTS).stat().st_size <= 3 * 2**20  # type: ignore[attr-defined]

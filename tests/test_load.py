@@ -11,7 +11,8 @@ from PIL import Image
 import sptnet
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
-from sptnet.data.views import ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
 from sptnet.experiment import train
 from sptnet.losses import STUDENT_TEMPERATURE

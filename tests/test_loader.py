@@ -11,7 +11,8 @@ from multiprocessing.resource_sharer import DupFd
 import pytest
 from torch.utils.data import Dataset
 
-from sptnet.data.loader import iterate_batches, let_hang_up
+from sptnet.data.loader import let_hang_up
+from sptnet.epoch_batches import iterate_batches
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

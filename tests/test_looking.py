@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 import sptnet
 from sptnet.config import Config, PromptSettings
 from sptnet.data.load import LoadedData
-from sptnet.data.views import ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.experiment import Experiment
 from sptnet.learner import Learner
 from sptnet.looking import Looker

@@ -17,7 +17,7 @@ from sptnet.cluster_head import ContrastiveHead
 from sptnet.config import Config
 from sptnet.costs import Costs, PileFacts
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.data.views import BankedDraw, Batch
+from sptnet.epoch_batches import BankedDraw, Batch
 from sptnet.micro_batches import InParts, join_views, split_batch, split_views
 from sptnet.phases import JOINT, MODEL, PROMPT, RAW
 from sptnet.run_folder import RunFolder

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from sptnet.config.recipes import load_recipe
-from sptnet.data.views import EpochBatches, ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
+from sptnet.epoch_batches import EpochBatches
 from sptnet.errors import Failure, Misuse
 from sptnet.experiment import Experiment
 from sptnet.phases import MODEL, PROMPT, RAW

@@ -14,7 +14,7 @@ import torch
 
 from conftest import SIZE, random_model, subset_of_digits, training_data
 from sptnet.config import Config, PromptSettings
-from sptnet.data.views import EpochBatches
+from sptnet.epoch_batches import EpochBatches
 from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
 from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, Optimiser, StagePlan

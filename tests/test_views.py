@@ -10,9 +10,11 @@ from PIL import Image
 from sptnet.backbone import build_backbone
 from sptnet.config import PromptSettings
 from sptnet.data import views
-from sptnet.data.loader import iterate_batches, iterate_centre_views, n_workers
+from sptnet.data.loader import iterate_centre_views, n_workers
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.data.views import CentreViews, EpochBatches, ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import CentreViews, ViewMaker
+from sptnet.epoch_batches import EpochBatches, iterate_batches
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
 from sptnet.model_folder import ModelCard, load_model, save_model

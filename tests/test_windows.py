@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms import v2
 
-from sptnet.data.windows import cut, draw_window
+from sptnet.data.views import cut, draw_window
 from sptnet.runtime.seeds import seeded
 
 

@@ -10,7 +10,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from sptnet.data.image_file import UnreadableImage
 from sptnet.data.loader import let_hang_up, n_workers
-from sptnet.data.views import CentreViews, ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import CentreViews, ViewMaker
 from sptnet.outputs import Outputs, run_model
 from sptnet.predictor import Predictor
 

@@ -13,7 +13,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sptnet.class_token import run_block
-from sptnet.data.views import ImageStore, Source, ViewMaker
+from sptnet.data.image_file import ImageSource
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
 from sptnet.model import GcdModel
 from sptnet.runtime.compute import Compute, eval_mode
@@ -36,7 +38,7 @@ class Attention:
 
 @torch.inference_mode()
 def last_block_attention(
-    model: GcdModel, sources: Sequence[Source], crop_ratio: float, compute: Compute, prompted: bool = True
+    model: GcdModel, sources: Sequence[ImageSource], crop_ratio: float, compute: Compute, prompted: bool = True
 ) -> list[Attention]:
     """The attention of the last block for the centre view of every image; `prompted=False` leaves the prompts out.
 

@@ -3,8 +3,7 @@
 from collections.abc import Generator, Iterator
 from itertools import islice
 
-from sptnet.data.loader import iterate_batches
-from sptnet.data.views import Batch
+from sptnet.epoch_batches import Batch, iterate_batches
 from sptnet.stage_batches import StageBatches
 
 

@@ -14,15 +14,14 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from sptnet.data.image_file import find_images
+from sptnet.data.image_file import ImageSource, find_images
 from sptnet.data.image_set import UNKNOWN, Pile
-from sptnet.data.views import Source
 from sptnet.errors import Misuse
 
 
 @dataclass(frozen=True)
 class Images:
-    sources: tuple[Source, ...]
+    sources: tuple[ImageSource, ...]
     labels: list[Any] | None
     """One for each image where they came with a label, as from a Dataset."""
 
@@ -43,7 +42,7 @@ def as_images(X: Any) -> Images:  # noqa: N803
     return Images(sources, None)
 
 
-def as_source(image: Any) -> Source:
+def as_source(image: Any) -> ImageSource:
     """One image in a form that can be read; tensors have their channels first, floats from 0 to 1."""
     if isinstance(image, str):
         return Path(image)
@@ -129,7 +128,7 @@ def as_pile(images: Images, names: Sequence[str | None]) -> Pile:
     )
 
 
-def _ids(sources: Sequence[Source]) -> tuple[str, ...]:
+def _ids(sources: Sequence[ImageSource]) -> tuple[str, ...]:
     """A path is its own id, unless it is there twice; other images have numbers."""
     paths = [str(source) if isinstance(source, Path) else "" for source in sources]
     times, width = Counter(paths), len(str(len(sources) - 1))

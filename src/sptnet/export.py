@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sptnet.data.image_file import Source
+from sptnet.data.image_file import ImageSource
 from sptnet.data.load import read_pile
 from sptnet.edits import current
 from sptnet.errors import Misuse
@@ -29,7 +29,7 @@ def export_run(run_path: str | Path, to: str | Path, form: str, overwrite: bool 
             raise Misuse(f"{target} lies inside {what} {place}. Give a place outside it with --to.")
     found = current(run.path)
 
-    def pixels() -> Mapping[str, Source]:
+    def pixels() -> Mapping[str, ImageSource]:
         pile = read_pile(run.config().data)
         return dict(zip(pile.ids, pile.sources, strict=True))
 
@@ -38,7 +38,7 @@ def export_run(run_path: str | Path, to: str | Path, form: str, overwrite: bool 
 
 
 def export(
-    found: Found, to: Path, form: str, overwrite: bool = False, pixels: Callable[[], Mapping[str, Source]] = dict
+    found: Found, to: Path, form: str, overwrite: bool = False, pixels: Callable[[], Mapping[str, ImageSource]] = dict
 ) -> None:
     """Writes one form of it; `pixels` gives the images that have no file of their own, by id."""
     if form not in FORMS:

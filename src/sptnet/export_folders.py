@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from sptnet.data.image_file import Source, read_image
+from sptnet.data.image_file import ImageSource, read_image
 from sptnet.errors import Failure, Misuse
 from sptnet.found import Found
 from sptnet.runtime.files import write_text_atomically
@@ -24,7 +24,7 @@ NOT_IN_NAMES = frozenset('/\\:*?"<>|')
 
 
 def export_folder(
-    found: Found, to: Path, form: str, overwrite: bool, pixels: Callable[[], Mapping[str, Source]]
+    found: Found, to: Path, form: str, overwrite: bool, pixels: Callable[[], Mapping[str, ImageSource]]
 ) -> None:
     """Built beside its place and moved there when whole; what is there is replaced only if it was made here."""
     to = to.absolute()
@@ -92,7 +92,7 @@ def _files(to: Path) -> list[str]:
     return found
 
 
-def _sources(found: Found, pixels: Callable[[], Mapping[str, Source]]) -> dict[int, tuple[str, Source]]:
+def _sources(found: Found, pixels: Callable[[], Mapping[str, ImageSource]]) -> dict[int, tuple[str, ImageSource]]:
     """For the position of every image that was not dropped, its id and its file or its pixels."""
     kept = np.flatnonzero(found.category >= 0).tolist()
     stored = pixels() if any(found.sources[i] is None for i in kept) else {}
@@ -105,7 +105,7 @@ def _sources(found: Found, pixels: Callable[[], Mapping[str, Source]]) -> dict[i
     return {i: (found.ids[i], Path(file) if (file := found.sources[i]) else stored[found.ids[i]]) for i in kept}
 
 
-def _refuse_pixels(sources: Mapping[int, tuple[str, Source]]) -> None:
+def _refuse_pixels(sources: Mapping[int, tuple[str, ImageSource]]) -> None:
     bare = [printable(id_) for id_, source in sources.values() if not isinstance(source, Path)]
     if bare:
         raise Misuse(
@@ -114,7 +114,7 @@ def _refuse_pixels(sources: Mapping[int, tuple[str, Source]]) -> None:
         )
 
 
-def places(found: Found, sources: Mapping[int, tuple[str, Source]]) -> dict[int, str]:
+def places(found: Found, sources: Mapping[int, tuple[str, ImageSource]]) -> dict[int, str]:
     """CATEGORY/FILE for every image; what would have the same name is numbered."""
     folders_taken: set[str] = set()
     folders = [free_name(safe_name(name), folders_taken) for name in found.names]
@@ -144,7 +144,7 @@ def free_name(name: str, taken: set[str]) -> str:
 
 
 def _fill(
-    fresh: Path, found: Found, sources: Mapping[int, tuple[str, Source]], plan: Mapping[int, str], form: str
+    fresh: Path, found: Found, sources: Mapping[int, tuple[str, ImageSource]], plan: Mapping[int, str], form: str
 ) -> None:
     root = fresh / "train" if form == "imagefolder" else fresh
     root.mkdir(exist_ok=True)

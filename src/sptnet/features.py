@@ -8,8 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.backbone import Backbone
+from sptnet.data.image_file import ImageSource
 from sptnet.data.loader import iterate_centre_views
-from sptnet.data.views import ImageStore, Source, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.runtime.compute import Compute, eval_mode
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept
@@ -21,7 +23,7 @@ BATCH_SIZE = 64
 @torch.inference_mode()
 def extract_features(
     backbone: Backbone,
-    sources: Sequence[Source],
+    sources: Sequence[ImageSource],
     crop_ratio: float,
     compute: Compute,
     workers: int = 0,

@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.data.loader import iterate_centre_views
-from sptnet.data.views import ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.model import GcdModel
 from sptnet.outputs import Outputs, classify, model_features
 from sptnet.runtime.compute import Compute, eval_mode

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.data.views import Batch
+from sptnet.epoch_batches import Batch
 from sptnet.model import GcdModel
 from sptnet.phases import Phase
 from sptnet.runtime.compute import Compute

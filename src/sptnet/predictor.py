@@ -13,7 +13,8 @@ from PIL import Image
 from torch import Tensor
 
 from sptnet.data.loader import iterate_centre_views
-from sptnet.data.views import ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
 from sptnet.folding import fold_prompt
 from sptnet.model import GcdModel

@@ -14,7 +14,8 @@ from sptnet.config import Config
 from sptnet.data.load import LoadedData, check_count, load_data, resolve_n_categories
 from sptnet.data.loader import n_workers
 from sptnet.data.split import Split
-from sptnet.data.views import ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
 from sptnet.learner import Learner
 from sptnet.looking import Looker

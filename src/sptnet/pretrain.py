@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from sptnet.backbone import Backbone, build_backbone
 from sptnet.data.image_set import Pile
-from sptnet.data.views import ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
 from sptnet.knn import knn_accuracy

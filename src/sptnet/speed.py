@@ -9,7 +9,9 @@ from torch import Tensor
 
 from sptnet.backbone import Backbone
 from sptnet.config import HeadSettings, PromptSettings
-from sptnet.data.views import ImageStore, Source, ViewMaker
+from sptnet.data.image_file import ImageSource
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.model import GcdModel
 from sptnet.runtime.compute import Compute
@@ -47,7 +49,7 @@ class Speed:
 def measure_speed(
     backbone: Backbone,
     compute: Compute,
-    sources: Sequence[Source],
+    sources: Sequence[ImageSource],
     crop_ratio: float = 0.875,
     head: HeadSettings | None = None,
     clock: Callable[[], float] = time.perf_counter,
@@ -130,7 +132,7 @@ def scaled_border(image_size: int) -> int:
     return max(1, round(30 * image_size / 224))
 
 
-def _spread(sources: Sequence[Source]) -> list[Source]:
+def _spread(sources: Sequence[ImageSource]) -> list[ImageSource]:
     """A few images from all over the pile."""
     step = max(1, len(sources) // MOST_READ)
     return list(sources[::step][:MOST_READ])

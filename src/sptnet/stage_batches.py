@@ -7,7 +7,9 @@ import numpy.typing as npt
 from torch.utils.data import Dataset
 
 from sptnet.data.load import LoadedData
-from sptnet.data.views import Batch, EpochBatches, ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import ViewMaker
+from sptnet.epoch_batches import Batch, EpochBatches
 from sptnet.phases import Phase, Turns
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sptnet.checkpoint import Checkpoint
-from sptnet.data.views import Batch, EpochBatches
+from sptnet.epoch_batches import Batch, EpochBatches
 from sptnet.epoch_loader import EpochLoader
 from sptnet.errors import Failure
 from sptnet.losses import Loss

@@ -21,7 +21,7 @@ from sptnet.errors import Failure, Misuse
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.text import printable
 
-Source = Path | str | Image.Image | npt.NDArray[Any]
+ImageSource = Path | Image.Image | npt.NDArray[Any]
 
 # Pillow goes by content: without this list a file named .jpg could reach a decoder that runs other programs.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
@@ -65,7 +65,7 @@ class UnreadableImage(Failure):
         return f"cannot read the image {printable(self.name)}: {self.reason}. Repair or remove it."
 
 
-def read_image(source: Source, least: int | None = None) -> Image.Image:
+def read_image(source: ImageSource | str, least: int | None = None) -> Image.Image:
     """Decode a file, a Pillow image or an array to upright 8-bit RGB, transparent parts on white.
 
     Integers wider than 8 bits are taken to span 0..65535. Arrays are HxW or HxWxC with C of 1, 3 or 4. Given `least`, a

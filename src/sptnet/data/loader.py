@@ -1,16 +1,17 @@
 """Loading views in the background of the training, in the same order whatever the number of workers."""
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
-from sptnet.data.views import Batch, CentreViews, ImageStore, ViewMaker
+from sptnet.data.store import ImageStore
+from sptnet.data.views import CentreViews, ViewMaker
 from sptnet.runtime.torchrun import own_cores
 
 
@@ -20,20 +21,6 @@ def n_workers(setting: int | str, n_images: int) -> int:
         return setting
     cores = own_cores()
     return 0 if cores <= 2 or n_images < 2000 else min(8, cores - 1)
-
-
-def iterate_batches(batches: Dataset[Batch], workers: int, pin: bool, numbers: range | None = None) -> Generator[Batch]:
-    """Those of these numbers, or all; closing it ends its processes."""
-    loader: DataLoader[Batch] = DataLoader(
-        batches,
-        batch_size=None,
-        sampler=numbers,
-        num_workers=workers,
-        pin_memory=pin,
-        generator=torch.Generator(),
-        worker_init_fn=let_hang_up,
-    )
-    yield from loader
 
 
 def iterate_centre_views(

@@ -1,66 +1,44 @@
-"""Views: from stored images to the tensors a step trains on or a score is taken from."""
+"""Views: random crops for training and centre crops for scoring, cut from stored images."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from jaxtyping import Bool, Float, Int64, UInt8
-from PIL import Image
+from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import v2
 
-from sptnet.data.image_file import read_image
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.data.windows import Window, cut, draw_window
-from sptnet.runtime.distributed import World
-from sptnet.runtime.seeds import seed_of
-from sptnet.token_bank import TokenBank
+from sptnet.data.store import ImageStore
 
-Source = Path | Image.Image | npt.NDArray[Any]
+StoredImage = UInt8[Tensor, "3 height width"]
 
 
-class ImageStore:
-    """Images at the size that views are cut from (short side = crop / ratio), kept in memory while they fit.
+@dataclass(frozen=True)
+class Window:
+    """A square of an image by its upper left corner, as it is or mirrored."""
 
-    How they are brought to size is told at `PixelFormat.reading`.
-    """
-
-    def __init__(self, sources: Sequence[Source], pixels: PixelFormat, crop_ratio: float = 0.875, cache_mb: int = 1024):
-        self.sources = sources
-        self.pixels = pixels
-        self._short_side = int(pixels.image_size / crop_ratio)
-        self._resize = v2.Resize(self._short_side, interpolation=v2.InterpolationMode(pixels.interpolation))
-        self._room = cache_mb * 2**20
-        self._cache: dict[int, Tensor] = {}
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    def __getitem__(self, index: int) -> UInt8[Tensor, "3 height width"]:
-        if index in self._cache:
-            return self._cache[index]
-        image = self._quick(index) if self.pixels.reading == "quick" else self._exact(index)
-        if image.numel() <= self._room:
-            self._room -= image.numel()
-            self._cache[index] = image
-        return image
-
-    def _exact(self, index: int) -> UInt8[Tensor, "3 height width"]:
-        return _as_tensor(self._resize(read_image(self.sources[index]))).contiguous()
-
-    def _quick(self, index: int) -> UInt8[Tensor, "3 height width"]:
-        image: Tensor = self._resize(_as_tensor(read_image(self.sources[index], least=2 * self._short_side)))
-        return image
+    top: int
+    left: int
+    mirrored: bool
 
 
-def _as_tensor(image: Image.Image) -> UInt8[Tensor, "3 height width"]:
-    """Channels first, but laid out in memory as they were, channels last: torch resizes that fastest."""
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+def draw_window(image: StoredImage, size: int, flip: float, seed: int) -> Window:
+    """Anywhere in the image, mirrored with probability `flip`."""
+    dice = torch.Generator().manual_seed(seed)
+    # A side that leaves no choice costs no draw: thus these are the windows of torchvision's random crop and flip.
+    top, left = (
+        int(torch.randint(0, side - size + 1, (), generator=dice)) if side > size else 0 for side in image.shape[1:]
+    )
+    return Window(top, left, bool(torch.rand(1, generator=dice) < flip))
+
+
+def cut(image: StoredImage, window: Window, size: int) -> UInt8[Tensor, "3 size size"]:
+    view = image[:, window.top : window.top + size, window.left : window.left + size]
+    return view.flip(2) if window.mirrored else view
 
 
 class ViewMaker:
@@ -86,114 +64,6 @@ class ViewMaker:
         """Bytes to normalised floats, the space that prompts live in."""
         finished: Tensor = self._finish(views)
         return finished
-
-
-@dataclass(frozen=True)
-class BankedDraw:
-    """One draw of a batch as views of the token bank, and for which of its images pixels were made."""
-
-    views: Int64[Tensor, " b"]
-    made: Bool[Tensor, " b"]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One training step's images: `draws[i]` is the i-th random view of this process's share of them.
-
-    The loader hands over bytes; `to` brings them to the device and normalises them there.
-    """
-
-    draws: list[UInt8[Tensor, "own 3 size size"] | Float[Tensor, "own 3 size size"]]
-    labels: Int64[Tensor, " b"]
-    labelled: Bool[Tensor, " b"]
-    indices: Int64[Tensor, " b"]
-    banked: list[BankedDraw] = field(default_factory=list)
-    """With a token bank: which of its views each draw is. Draws then hold pixels only where `made` says so."""
-    share: slice = field(default_factory=lambda: slice(None))
-
-    @property
-    def own(self) -> Int64[Tensor, " own"]:
-        """The indices of this process's share; labels and indices are those of the whole batch."""
-        return self.indices[self.share]
-
-    def to(self, device: torch.device, maker: ViewMaker) -> "Batch":
-        """On the device, normalised."""
-
-        def move(x: Tensor) -> Tensor:
-            return x.to(device, non_blocking=True)
-
-        draws = [maker.normalise(move(draw)) for draw in self.draws]
-        return replace(self, draws=draws, labels=move(self.labels), labelled=move(self.labelled))
-
-    def pin_memory(self) -> "Batch":
-        return replace(
-            self,
-            draws=[d.pin_memory() for d in self.draws],
-            labels=self.labels.pin_memory(),
-            labelled=self.labelled.pin_memory(),
-        )
-
-
-class EpochBatches(Dataset[Batch]):
-    """The batches of one epoch, each with as many random draws of its images as its step needs.
-
-    Every view has a seed of its own, so the result depends on no order of work and on no number of processes. With a
-    token bank the views of an image are V fixed ones, and pixels are made only for `whole` draws and for views that the
-    bank does not hold yet.
-    """
-
-    def __init__(
-        self,
-        store: ImageStore,
-        maker: ViewMaker,
-        labels: npt.NDArray[np.int64],
-        batches: list[Tensor],
-        draws: list[int],
-        seed: int,
-        bank: TokenBank | None = None,
-        whole: list[frozenset[int]] | None = None,
-        world: World = World(),  # noqa: B008
-    ):
-        self.store, self.maker, self.labels = store, maker, labels
-        self.batches, self.draws, self.seed = batches, draws, seed
-        self.bank, self.whole, self.world = bank, whole or [frozenset()] * len(batches), world
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, number: int) -> Batch:
-        everyone, n_draws = self.batches[number], self.draws[number]
-        labels = torch.from_numpy(self.labels[everyone.numpy()])
-        share = self.world.share(len(everyone))
-        indices, positions = everyone[share], range(share.start, share.stop)
-        if self.bank is None:
-            images = [self.store[int(i)] for i in indices]
-            seeds = [[seed_of(self.seed, number, position, draw) for position in positions] for draw in range(n_draws)]
-            draws = [self._views(images, of_draw) for of_draw in seeds]
-            return Batch(draws, labels, labels >= 0, everyone, share=share)
-        banked = [self._from_bank(number, draw, self.bank, indices, positions) for draw in range(n_draws)]
-        draws = []
-        for chosen in banked:
-            images = [self.store[int(i)] for i in indices[chosen.made]]
-            pairs = zip(indices[chosen.made].tolist(), chosen.views[chosen.made].tolist(), strict=True)
-            draws.append(self._views(images, [seed_of("bank", image, view) for image, view in pairs]))
-        return Batch(draws, labels, labels >= 0, everyone, banked, share)
-
-    def _views(self, images: list[Tensor], seeds: list[int]) -> UInt8[Tensor, "n 3 size size"]:
-        size = self.maker.size
-        views = [self.maker.random_view(image, seed) for image, seed in zip(images, seeds, strict=True)]
-        return torch.stack(views) if views else torch.empty(0, 3, size, size, dtype=torch.uint8)
-
-    def _from_bank(self, number: int, draw: int, bank: TokenBank, indices: Tensor, positions: range) -> BankedDraw:
-        """An image's draws are different views of its bank, as long as there are enough."""
-        n, views = bank.n_views, torch.empty(len(indices), dtype=torch.int64)
-        for i, position in enumerate(positions):
-            first = seed_of(self.seed, number, position) % n
-            stride = 1 + seed_of(self.seed, number, position, "stride") % max(1, n - 1)
-            views[i] = (first + draw * stride) % n
-        if draw in self.whole[number]:
-            return BankedDraw(views, torch.ones(len(indices), dtype=torch.bool))
-        return BankedDraw(views, torch.from_numpy(~bank.filled(indices, views)))
 
 
 class CentreViews(Dataset[Tensor]):

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sptnet.data.image_file import UnreadableImage, read_image
+from sptnet.data.image_file import ImageSource, UnreadableImage, read_image
 from sptnet.data.image_set import UNKNOWN, Pile
 from sptnet.data.load import read_pile
-from sptnet.data.views import Source
 from sptnet.errors import Misuse, SptnetError
 from sptnet.figures.chosen_runs import ChosenRun
 from sptnet.runtime.seeds import seed_of
@@ -17,7 +16,7 @@ N_SAMPLES = 3
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    sources: list[Source]
+    sources: list[ImageSource]
     problems: list[str]
     """Why the images of some runs could not be looked through."""
 
@@ -37,7 +36,7 @@ def find_samples(runs: Sequence[ChosenRun], asked: Sequence[str]) -> Samples:
         if not chosen:
             problems.append(f"no image of {printable(first.name)} can be read. Repair them, or give a run of others.")
         return Samples([first.sources[i] for i in chosen], problems)
-    found: dict[str, Source] = {}
+    found: dict[str, ImageSource] = {}
     for pile in (first, *piles):
         wanted = set(asked) - found.keys()
         found |= {id_: source for id_, source in zip(pile.ids, pile.sources, strict=True) if id_ in wanted}
@@ -80,7 +79,7 @@ def pick(pile: Pile, n: int = N_SAMPLES) -> list[int]:
     return chosen
 
 
-def _readable(source: Source) -> bool:
+def _readable(source: ImageSource) -> bool:
     """A run skips images that cannot be read, and so do its figures."""
     try:
         read_image(source)

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from sptnet.config import DataSettings
+from sptnet.data.image_file import ImageSource
 from sptnet.data.load import read_pile
-from sptnet.data.views import Source
 from sptnet.errors import SptnetError
 from sptnet.found import Found
 from sptnet.runtime.progress import Say
 
 
-def image_sources(found: Found, settings: DataSettings, tell: Say) -> list[Source | None]:
+def image_sources(found: Found, settings: DataSettings, tell: Say) -> list[ImageSource | None]:
     """A file or the pixels of every image; None for those that are not there any more."""
     if all(found.sources):
         return [Path(source) for source in found.sources if source is not None]

@@ -8,8 +8,7 @@ from typing import Any
 
 from sptnet.attention import last_block_attention
 from sptnet.category_table import Category
-from sptnet.data.image_file import UnreadableImage, read_image
-from sptnet.data.views import Source
+from sptnet.data.image_file import ImageSource, UnreadableImage, read_image
 from sptnet.errors import Failure
 from sptnet.found import Found
 from sptnet.model_folder import load_model
@@ -29,7 +28,7 @@ class ModelViews:
 
 
 def model_views(
-    run: Path, found: Found, categories: Sequence[Category], sources: Sequence[Source | None]
+    run: Path, found: Found, categories: Sequence[Category], sources: Sequence[ImageSource | None]
 ) -> ModelViews:
     """Pictures of the prompts and the attention for up to four images, with prompts and without."""
     try:
@@ -49,7 +48,7 @@ def model_views(
     return ModelViews(prompts, tuple(gaze_data(views, images)))
 
 
-def sample_images(found: Found, categories: Sequence[Category], sources: Sequence[Source | None]) -> list[int]:
+def sample_images(found: Found, categories: Sequence[Category], sources: Sequence[ImageSource | None]) -> list[int]:
     """The best readable representative of the largest categories, new and known ones in turn."""
     position = {id_: i for i, id_ in enumerate(found.ids)}
     by_size = sorted((category for category in categories if category.size), key=lambda category: -category.size)
@@ -65,7 +64,7 @@ def sample_images(found: Found, categories: Sequence[Category], sources: Sequenc
     return images
 
 
-def _readable(source: Source | None) -> bool:
+def _readable(source: ImageSource | None) -> bool:
     try:
         return source is not None and bool(read_image(source).size)
     except UnreadableImage:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from sptnet.data.image_file import Source, UnreadableImage, glimpse, read_image
+from sptnet.data.image_file import ImageSource, UnreadableImage, glimpse, read_image
 
 TINY = 16
 """Images of so few pixels are kept as they are."""
@@ -31,7 +31,7 @@ LEVELS = tuple(
 
 
 def thumbnails(
-    sources: Sequence[Source | None], budget: int, on_done: Callable[[int], None] = lambda done: None
+    sources: Sequence[ImageSource | None], budget: int, on_done: Callable[[int], None] = lambda done: None
 ) -> list[str | None]:
     """A data address for every source, None where it cannot be read; together at most `budget` bytes if any level can.
 
@@ -49,7 +49,7 @@ def thumbnails(
     return uris
 
 
-def promising_level(sources: Sequence[Source | None], budget: int) -> Level:
+def promising_level(sources: Sequence[ImageSource | None], budget: int) -> Level:
     """The finest level at which all images would fit, going by a sample of them; else the coarsest."""
     sample = sources[:: max(1, len(sources) // _SAMPLE)]
     squares = [square for square in (_square(source, LEVELS[0].side) for source in sample) if square is not None]
@@ -69,8 +69,8 @@ def as_uri(picture: bytes, kind: str = "webp") -> str:
     return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
-def _made(sources: Sequence[Source | None], level: Level) -> Iterator[str | None]:
-    def make(source: Source | None) -> str | None:
+def _made(sources: Sequence[ImageSource | None], level: Level) -> Iterator[str | None]:
+    def make(source: ImageSource | None) -> str | None:
         square = _square(source, level.side)
         return None if square is None else as_uri(_encoded(square, level))
 
@@ -80,7 +80,7 @@ def _made(sources: Sequence[Source | None], level: Level) -> Iterator[str | None
             yield from pool.map(make, sources[start : start + _BATCH])
 
 
-def _square(source: Source | None, side: int) -> Image.Image | None:
+def _square(source: ImageSource | None, side: int) -> Image.Image | None:
     """The middle of the image, as the model's own view; never enlarged. None if it cannot be read any more."""
     if source is None:
         return None
@@ -94,7 +94,7 @@ def _square(source: Source | None, side: int) -> Image.Image | None:
     return square if short <= side else square.resize((side, side), Image.Resampling.LANCZOS, reducing_gap=3.0)
 
 
-def _opened(source: Source, side: int) -> Image.Image:
+def _opened(source: ImageSource, side: int) -> Image.Image:
     if isinstance(source, str | Path):
         return glimpse(Path(source), str(source), 2 * side)[0]
     return read_image(source)
