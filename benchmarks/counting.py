@@ -26,12 +26,12 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 from sklearn.cluster import KMeans
 
-from sptnet.backbone import build_backbone
 from sptnet.clustering.count import CountEstimate, estimate_n_categories, unit_features
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import load_data
 from sptnet.features import extract_features
 from sptnet.metrics import split_accuracy
+from sptnet.model.backbone import build_backbone
 from sptnet.runtime.compute import choose_compute
 
 COLUMNS = [

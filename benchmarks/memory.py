@@ -21,7 +21,7 @@ from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
-from sptnet.model import GcdModel
+from sptnet.model.gcd_model import GcdModel
 from sptnet.phases import PROMPT, Always, Optimiser, StagePlan
 from sptnet.runtime.memory import memory_kept
 from sptnet.stage_batches import TrainingData

@@ -25,21 +25,21 @@ from PIL import Image
 from plain_form import PlainModel, plain_views
 from torch import Tensor, nn
 
-from sptnet.backbone import Backbone
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.epoch_batches import BankedDraw, Batch, EpochBatches, iterate_batches
-from sptnet.folding import fold_prompt
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
-from sptnet.model import GcdModel
+from sptnet.model.backbone import Backbone
+from sptnet.model.folding import fold_prompt
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.token_bank import TokenBank
 from sptnet.phases import MODEL, PROMPT, RAW, Always, Phase, StagePlan
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.memory import memory_kept
 from sptnet.step import step_loss
-from sptnet.token_bank import TokenBank
 
 CATEGORIES, HIDDEN, BOTTLENECK, BORDER = 200, 2048, 256, 30
 CPU = choose_compute("cpu", "float32")

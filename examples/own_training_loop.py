@@ -9,14 +9,14 @@ import numpy as np
 import torch
 
 from sptnet import split_accuracy
-from sptnet.backbone import build_backbone
 from sptnet.data.image_set import digits
 from sptnet.data.split import make_split
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
-from sptnet.model import GcdModel
+from sptnet.model.backbone import build_backbone
+from sptnet.model.gcd_model import GcdModel
 from sptnet.sampler import balanced_batches
 from sptnet.schedules import cosine_by_epoch, teacher_temperature
 

@@ -16,7 +16,6 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from sptnet.backbone import Backbone, build_backbone
 from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
@@ -27,7 +26,8 @@ from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.experiment import Experiment
 from sptnet.head import PrototypeHead
-from sptnet.model import GcdModel
+from sptnet.model.backbone import Backbone, build_backbone
+from sptnet.model.gcd_model import GcdModel
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.stage_batches import TrainingData

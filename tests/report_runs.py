@@ -7,12 +7,12 @@ import numpy as np
 from PIL import Image
 
 from found_runs import make_run
-from sptnet.backbone import build_backbone
 from sptnet.config import PromptSettings
 from sptnet.found import Found
 from sptnet.head import PrototypeHead
-from sptnet.model import GcdModel
-from sptnet.model_folder import ModelCard, save_model
+from sptnet.model.backbone import build_backbone
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.model_folder import ModelCard, save_model
 from sptnet.run_folder import RunFolder
 
 HOSTILE = (

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.distributed import World, world
-from sptnet.token_bank import TokenBank
 from test_training import make_config, make_trainer
 
 STRATEGIES = ("alternate", "end-to-end", "data-first", "model-first", "prompts-only", "random-prompts", "fine-tune")

@@ -13,12 +13,12 @@ from timm.models.vision_transformer import ParallelScalingBlock, ParallelThingsB
 from torch import Tensor, nn
 
 from sptnet.attention import BATCH_SIZE, all_weights, last_block_attention, most_attended
-from sptnet.backbone import Backbone
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
-from sptnet.model import GcdModel
+from sptnet.model.backbone import Backbone
+from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.compute import Compute
 
 SIZES: dict[str, Any] = {

@@ -7,7 +7,7 @@ import pytest
 from sptnet.config.recipes import load_recipe
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
-from sptnet.model_folder import load_model
+from sptnet.model.model_folder import load_model
 from sptnet.run_folder import RunFolder
 
 

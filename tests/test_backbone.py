@@ -14,14 +14,14 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sptnet.backbone import EMBEDDED, Backbone, build_backbone
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Failure, Misuse
 from sptnet.head import PrototypeHead
-from sptnet.model import GcdModel
-from sptnet.vit_parts import enter_first_block
-from sptnet.weights_file import read_weights
+from sptnet.model.backbone import EMBEDDED, Backbone, build_backbone
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.vit.embedding import enter_first_block
+from sptnet.model.weights_file import read_weights
 
 
 def embedded(size: int = 32, seed: int = 0) -> Backbone:
@@ -385,7 +385,7 @@ def test_models_without_a_class_token_to_read_are_refused(
     def fetch(*arguments: object) -> None:
         raise AssertionError("asked for weights before it was refused")
 
-    monkeypatch.setattr("sptnet.timm_vits.where_weights_are", fetch)
+    monkeypatch.setattr("sptnet.model.vit.timm_vit.where_weights_are", fetch)
     with pytest.raises(Misuse) as refused:
         build_backbone(name, pretrained=pretrained)
     assert str(refused.value) == (

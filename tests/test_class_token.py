@@ -9,8 +9,8 @@ from timm.models.eva import Eva
 from timm.models.vision_transformer import Block, ParallelScalingBlock, VisionTransformer
 from torch import Tensor, nn
 
-from sptnet import class_token
-from sptnet.class_token import class_token_of_block, is_plain, is_plain_eva, run_block
+from sptnet.model.vit import last_block as class_token
+from sptnet.model.vit.last_block import class_token_of_block, is_plain, is_plain_eva, run_block
 
 
 def vit(**settings: object) -> VisionTransformer:

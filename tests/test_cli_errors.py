@@ -14,8 +14,8 @@ import torch
 from PIL import Image
 
 from conftest import Answer, Call
-from sptnet.backbone import build_backbone
 from sptnet.config.recipes import load_recipe
+from sptnet.model.backbone import build_backbone
 from sptnet.run_folder import RunFolder
 
 TINY = ["backbone.name=sptnet_digits_vit", "n_categories=4", "head.hidden=16", "head.bottleneck=8",

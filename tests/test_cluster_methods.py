@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import sptnet
-from sptnet.backbone import build_backbone
 from sptnet.cluster_head import CentroidHead, ContrastiveHead
 from sptnet.clustering.centroids import find_centroids, named_first
 from sptnet.config import Config, KMeansSettings
@@ -21,6 +20,7 @@ from sptnet.experiment import Experiment
 from sptnet.features import extract_features
 from sptnet.losses import contrastive_loss, info_nce, supervised_contrastive
 from sptnet.methods import METHODS, method_of
+from sptnet.model.backbone import build_backbone
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.seeds import seed_of

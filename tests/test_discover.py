@@ -14,14 +14,15 @@ import pytest
 from PIL import Image
 
 from conftest import Call
-from sptnet import fetch, speed
-from sptnet.backbone import EMBEDDED
+from sptnet import speed
 from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.data.image_set import Pile, digits
 from sptnet.discovery import DEFAULT_BACKBONE, epoch_changes, given_keys, make_settings
 from sptnet.edits import current
 from sptnet.found import read_found
+from sptnet.model.backbone import EMBEDDED
+from sptnet.model.vit import fetch
 from sptnet.run_folder import RunFolder
 from sptnet.training import StageTrainer
 

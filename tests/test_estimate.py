@@ -14,7 +14,6 @@ import torch
 from sklearn.metrics import silhouette_score
 
 from conftest import Call
-from sptnet.backbone import build_backbone
 from sptnet.clustering import count as estimate
 from sptnet.clustering import count_evidence as count_curve
 from sptnet.clustering import count_search
@@ -34,6 +33,7 @@ from sptnet.data.image_set import digits
 from sptnet.data.split import make_split
 from sptnet.errors import Misuse
 from sptnet.features import extract_features
+from sptnet.model.backbone import build_backbone
 from sptnet.runtime.compute import choose_compute
 
 METHODS = ("balance", "brent")

@@ -15,10 +15,10 @@ from sklearn.exceptions import NotFittedError
 from torch.utils.data import Dataset
 
 from sptnet import CategoryDiscoverer, speed
-from sptnet.backbone import EMBEDDED
 from sptnet.data.image_set import digits
 from sptnet.errors import Failure, Misuse
 from sptnet.estimator_inputs import Images, as_images, as_pile, label_names, seed_from, sorted_names
+from sptnet.model.backbone import EMBEDDED
 from sptnet.predictor import load
 from sptnet.runtime.distributed import World
 

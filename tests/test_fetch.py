@@ -8,9 +8,9 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from sptnet import fetch
-from sptnet.backbone import build_backbone
 from sptnet.errors import Failure
+from sptnet.model.backbone import build_backbone
+from sptnet.model.vit import fetch
 
 NAME = "vit_tiny_patch16_224.augreg_in21k"
 

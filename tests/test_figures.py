@@ -35,7 +35,7 @@ from sptnet.figures.samples import find_samples, pick
 from sptnet.figures.tiles import Group, n_abreast, tile_sheet
 from sptnet.figures.tsne import choose_images, draw_tsne, embed
 from sptnet.found import FEATURES, write_features
-from sptnet.model_folder import ModelCard, save_model
+from sptnet.model.model_folder import ModelCard, save_model
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
 

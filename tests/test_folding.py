@@ -15,7 +15,6 @@ from torch.export import ExportedProgram
 from conftest import fill, random_model
 from found_runs import make_run, small_found
 from sptnet import export_model as exporting
-from sptnet.backbone import build_backbone
 from sptnet.cli.export import export
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
@@ -23,11 +22,12 @@ from sptnet.edited_names import EditedNames, Part
 from sptnet.edits import Rename, add_edits
 from sptnet.errors import Misuse
 from sptnet.export_model import FACTS, describe, export_model
-from sptnet.folding import can_fold, fold_prompt
 from sptnet.head import PrototypeHead
 from sptnet.losses import STUDENT_TEMPERATURE
-from sptnet.model import GcdModel
-from sptnet.model_folder import ModelCard, save_model
+from sptnet.model.backbone import build_backbone
+from sptnet.model.folding import can_fold, fold_prompt
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.model_folder import ModelCard, save_model
 from sptnet.predictor import Predictor, load
 from sptnet.runtime.compute import choose_compute
 

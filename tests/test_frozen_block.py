@@ -5,9 +5,9 @@ import torch
 from timm.models.vision_transformer import ParallelScalingBlock, VisionTransformer
 from torch import nn
 
-from sptnet.backbone import Backbone
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.frozen_block import can_run_in_place, run_in_place
+from sptnet.model.backbone import Backbone
+from sptnet.model.vit.frozen_blocks import can_run_in_place, run_in_place
 
 SETTINGS = [
     {},

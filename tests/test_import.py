@@ -24,9 +24,9 @@ from conftest import Call
 from sptnet.cli.import_ import name_categories, read_names
 from sptnet.config import PromptSettings
 from sptnet.errors import Misuse
-from sptnet.model_folder import load_model
-from sptnet.published import architecture, read_published
-from sptnet.published_model import build_published
+from sptnet.model.model_folder import load_model
+from sptnet.model.published import architecture, read_published
+from sptnet.model.published_model import build_published
 
 DIM, DEPTH, SIZE, PATCH, BORDER, K = 128, 2, 64, 16, 5, 7
 State = dict[str, Tensor]

@@ -39,11 +39,11 @@ def test_gcd_beats_kmeans(scores: dict[str, dict[str, float]]) -> None:
 def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
     from importlib.resources import files
 
-    from sptnet.backbone import EMBEDDED, EMBEDDED_WEIGHTS, build_backbone
     from sptnet.data.image_set import digits
     from sptnet.data.store import ImageStore
     from sptnet.data.views import ViewMaker
     from sptnet.knn import knn_accuracy
+    from sptnet.model.backbone import EMBEDDED, EMBEDDED_WEIGHTS, build_backbone
 
     assert (files("sptnet") / "weights" / EMBEDDED_WEIGHTS).stat().st_size <= 3 * 2**20  # type: ignore[attr-defined]
     backbone, pile = build_backbone(EMBEDDED), digits()

@@ -16,7 +16,7 @@ from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
 from sptnet.experiment import train
 from sptnet.losses import STUDENT_TEMPERATURE
-from sptnet.model_folder import save_model
+from sptnet.model.model_folder import save_model
 from sptnet.predictor import Predictor, as_sources, load
 
 

@@ -17,11 +17,11 @@ from sptnet.data.views import ViewMaker
 from sptnet.experiment import Experiment
 from sptnet.learner import Learner
 from sptnet.looking import Looker
-from sptnet.model import GcdModel
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.token_bank import TokenBank
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.distributed import World
 from sptnet.stage_run import StageRun
-from sptnet.token_bank import TokenBank
 from sptnet.training import EpochReport, StageTrainer
 
 

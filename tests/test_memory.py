@@ -12,19 +12,19 @@ from torch.autograd.graph import saved_tensors_hooks
 
 import sptnet.training
 from conftest import SIZE
-from sptnet.backbone import Backbone, build_backbone
 from sptnet.cluster_head import ContrastiveHead
 from sptnet.config import Config
 from sptnet.costs import Costs, PileFacts
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.epoch_batches import BankedDraw, Batch
 from sptnet.micro_batches import InParts, join_views, split_batch, split_views
+from sptnet.model.backbone import Backbone, build_backbone
+from sptnet.model.token_bank import TokenBank
 from sptnet.phases import JOINT, MODEL, PROMPT, RAW
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
 from sptnet.speed import Speed
 from sptnet.step import enter_last_block, leave_last_block
-from sptnet.token_bank import TokenBank
 from test_training import constant_plan, make_config, make_trainer, normalised, one_step
 
 CASES = {
@@ -275,7 +275,7 @@ def test_blocks_computed_twice_keep_less_than_half(tokens):
 def test_nothing_is_set_aside_where_no_gradient_is_wanted(monkeypatch):
     backbone = deep_backbone()
     backbone.checkpointing = True
-    monkeypatch.setattr("sptnet.backbone.checkpoint", lambda *_, **__: pytest.fail("no gradient goes back"))
+    monkeypatch.setattr("sptnet.model.backbone.checkpoint", lambda *_, **__: pytest.fail("no gradient goes back"))
     with torch.no_grad():
         assert backbone(torch.randn(1, 3, SIZE, SIZE)).shape == (1, 24)
 

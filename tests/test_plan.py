@@ -9,7 +9,6 @@ import torch
 
 from sptnet import discovery
 from sptnet import speed as speed_module
-from sptnet.backbone import EMBEDDED
 from sptnet.config import Config
 from sptnet.config.recipes import all_keys
 from sptnet.costs import Costs, PileFacts
@@ -17,6 +16,7 @@ from sptnet.data.load import load_data
 from sptnet.discovery import make_settings, plan_for
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
+from sptnet.model.backbone import EMBEDDED
 from sptnet.phases import MODEL, PROMPT, TakeTurns
 from sptnet.plan import LEAST_STEPS, PLANNED, SPTNET_LEAST_STEPS, Plan, batch_size_for, make_plan
 from sptnet.runtime.distributed import World

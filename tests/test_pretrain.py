@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sptnet.backbone import EMBEDDED, build_backbone
 from sptnet.data.image_set import Pile
 from sptnet.errors import Misuse
+from sptnet.model.backbone import EMBEDDED, build_backbone
 from sptnet.pretrain import PretrainEpoch, cosine_down, pretrain, pretrain_pile
 from sptnet.pretrain_views import strong_view
 

@@ -16,7 +16,7 @@ from sptnet.attention import last_block_attention, most_attended
 from sptnet.category_table import describe_categories
 from sptnet.cli import main
 from sptnet.edits import current
-from sptnet.model_folder import load_model
+from sptnet.model.model_folder import load_model
 from sptnet.report import write_report
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.text import printable

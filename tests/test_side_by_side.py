@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from sptnet import side_by_side as module
-from sptnet.backbone import Backbone
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.side_by_side import side_by_side
+from sptnet.model.backbone import Backbone
+from sptnet.model.vit import side_by_side as module
+from sptnet.model.vit.side_by_side import side_by_side
 from test_frozen_block import vit
 
 

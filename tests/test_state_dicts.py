@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sptnet.state_dicts import as_backbone, below, kind_of, plain, unwrapped
+from sptnet.model.state_dicts import as_backbone, below, kind_of, plain, unwrapped
 
 VIT = (
     "cls_token",

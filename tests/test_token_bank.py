@@ -14,12 +14,12 @@ from sptnet.data.views import ViewMaker
 from sptnet.epoch_batches import EpochBatches
 from sptnet.errors import Failure, Misuse
 from sptnet.experiment import Experiment
+from sptnet.model.token_bank import TokenBank
 from sptnet.phases import MODEL, PROMPT, RAW
 from sptnet.run_bank import size
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.seeds import seed_of
 from sptnet.step import banked_tokens, step_loss
-from sptnet.token_bank import TokenBank
 
 KEY = "these weights"
 
@@ -248,7 +248,7 @@ def test_the_most_views_that_fit_are_taken(views, bank, limit, tiny_config, few_
     if limit == "budget":
         budget = room / 1e9
     else:
-        monkeypatch.setattr("sptnet.token_bank.shutil.disk_usage", lambda place: usage(2 * room))
+        monkeypatch.setattr("sptnet.model.token_bank.shutil.disk_usage", lambda place: usage(2 * room))
     chosen, said = bank_chosen(tiny_config, few_digits, tmp_path / "run", views={"bank_budget_gb": budget})
     assert chosen == bank
     if bank:
@@ -265,7 +265,7 @@ def test_the_most_views_that_fit_are_taken(views, bank, limit, tiny_config, few_
 
 def test_a_budget_beyond_the_disk_is_the_disk(tiny_config, few_digits, tmp_path, monkeypatch):
     free = namedtuple("usage", "free")(5 * VIEW_OF_SIXTY)
-    monkeypatch.setattr("sptnet.token_bank.shutil.disk_usage", lambda place: free)
+    monkeypatch.setattr("sptnet.model.token_bank.shutil.disk_usage", lambda place: free)
     assert bank_chosen(tiny_config, few_digits, tmp_path / "run", views={"bank_budget_gb": 1.0})[0] == 4
 
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 from PIL import Image
 
-from sptnet.backbone import build_backbone
 from sptnet.config import PromptSettings
 from sptnet.data import views
 from sptnet.data.loader import iterate_centre_views, n_workers
@@ -16,8 +15,9 @@ from sptnet.data.store import ImageStore
 from sptnet.data.views import CentreViews, ViewMaker
 from sptnet.epoch_batches import EpochBatches, iterate_batches
 from sptnet.head import PrototypeHead
-from sptnet.model import GcdModel
-from sptnet.model_folder import ModelCard, load_model, save_model
+from sptnet.model.backbone import build_backbone
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.model_folder import ModelCard, load_model, save_model
 from sptnet.runtime.seeds import seed_of, seeded
 
 PIXELS = PixelFormat(32)

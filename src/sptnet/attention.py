@@ -12,14 +12,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sptnet.class_token import run_block
 from sptnet.data.image_file import ImageSource
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
-from sptnet.model import GcdModel
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.vit.embedding import rotary_positions, with_tokens
+from sptnet.model.vit.last_block import run_block
 from sptnet.runtime.compute import Compute, eval_mode
-from sptnet.vit_parts import rotary_positions, with_tokens
 
 BATCH_SIZE = 16
 

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, Dataset
 from sptnet.data.loader import let_hang_up
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
+from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of
-from sptnet.token_bank import TokenBank
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from sptnet.estimator_inputs import as_images, as_pile, label_names, seed_from
 from sptnet.experiment import Experiment
 from sptnet.found import read_found
 from sptnet.metrics import split_accuracy
-from sptnet.model_folder import load_model
+from sptnet.model.model_folder import load_model
 from sptnet.outputs import Outputs
 from sptnet.predictor import Predictor
 from sptnet.run_folder import RunFolder

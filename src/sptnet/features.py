@@ -7,11 +7,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.backbone import Backbone
 from sptnet.data.image_file import ImageSource
 from sptnet.data.loader import iterate_centre_views
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
+from sptnet.model.backbone import Backbone
 from sptnet.runtime.compute import Compute, eval_mode
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sptnet.errors import Failure, Misuse
-from sptnet.model_folder import DESCRIPTION, find_model_folder
+from sptnet.model.model_folder import DESCRIPTION, find_model_folder
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.files import write_atomically
 from sptnet.runtime.text import first_three, printable

@@ -17,8 +17,9 @@ from sptnet.data.load import LoadedData
 from sptnet.data.readable import fingerprint
 from sptnet.looking import Looker
 from sptnet.methods.method import Method
-from sptnet.model import GcdModel
-from sptnet.model_folder import ModelCard, load_model, save_model
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.model_folder import ModelCard, load_model, save_model
+from sptnet.model.token_bank import TokenBank
 from sptnet.outputs import Outputs
 from sptnet.phases import StagePlan
 from sptnet.run_bank import open_bank
@@ -27,7 +28,6 @@ from sptnet.runtime.distributed import World
 from sptnet.runtime.progress import bar
 from sptnet.runtime.seeds import seed_of
 from sptnet.scoring import score_sets
-from sptnet.token_bank import TokenBank
 
 Indices = npt.NDArray[np.int64]
 

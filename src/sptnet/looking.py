@@ -12,12 +12,12 @@ from torch import Tensor
 from sptnet.data.loader import iterate_centre_views
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
-from sptnet.model import GcdModel
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.token_bank import TokenBank
 from sptnet.outputs import Outputs, classify, model_features
 from sptnet.runtime.compute import Compute, eval_mode
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept
-from sptnet.token_bank import TokenBank
 
 Indices = npt.NDArray[np.int64]
 Told = Callable[[int], None]  # hears how many images are done

@@ -14,11 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.epoch_batches import Batch
-from sptnet.model import GcdModel
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.token_bank import TokenBank
 from sptnet.phases import Phase
 from sptnet.runtime.compute import Compute
 from sptnet.step import Outputs, enter_last_block, leave_last_block
-from sptnet.token_bank import TokenBank
 
 
 class InParts:

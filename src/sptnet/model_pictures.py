@@ -17,7 +17,7 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
-from sptnet.model import GcdModel
+from sptnet.model.gcd_model import GcdModel
 from sptnet.prompts import Prompt, SpatialPrompt
 
 LEAST_SIDE = 224

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sptnet.cluster_head import Head
 from sptnet.losses import STUDENT_TEMPERATURE
-from sptnet.model import GcdModel
+from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.compute import Compute, eval_mode
 from sptnet.runtime.memory import memory_kept
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sptnet.errors import Misuse
 from sptnet.losses import Loss
-from sptnet.model import Group
+from sptnet.model.gcd_model import Group
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.auto_count import count_categories, features_of
-from sptnet.backbone import Backbone, build_backbone
 from sptnet.categories import category_names
 from sptnet.clustering.count import CountEstimate
 from sptnet.config import Config
@@ -21,8 +20,9 @@ from sptnet.learner import Learner
 from sptnet.looking import Looker
 from sptnet.methods import method_of
 from sptnet.methods.method import Method
-from sptnet.model import GcdModel
-from sptnet.model_folder import load_model
+from sptnet.model.backbone import Backbone, build_backbone
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.model_folder import load_model
 from sptnet.runtime.compute import Compute, choose_compute
 from sptnet.runtime.distributed import World, world
 from sptnet.runtime.progress import Say, say

@@ -18,7 +18,6 @@ from jaxtyping import Float
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from sptnet.backbone import Backbone, build_backbone
 from sptnet.data.image_set import Pile
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
@@ -26,6 +25,7 @@ from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
 from sptnet.knn import knn_accuracy
 from sptnet.losses import STUDENT_TEMPERATURE, info_nce, mean_entropy_gap, self_distillation
+from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.pretrain_views import strong_view
 from sptnet.runtime.files import write_atomically
 from sptnet.runtime.seeds import seed_of, seeded

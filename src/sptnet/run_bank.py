@@ -4,13 +4,13 @@ from pathlib import Path
 
 import torch
 
-from sptnet.backbone import Backbone
 from sptnet.checkpoint import digest
 from sptnet.config import Config, ViewSettings
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
+from sptnet.model.backbone import Backbone
+from sptnet.model.token_bank import BANKS, TokenBank, free_disk, places, room_for_bank, views_of_bank
 from sptnet.runtime.progress import Say
-from sptnet.token_bank import BANKS, TokenBank, free_disk, places, room_for_bank, views_of_bank
 
 HALF = 2  # bytes
 

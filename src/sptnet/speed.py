@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sptnet.backbone import Backbone
 from sptnet.config import HeadSettings, PromptSettings
 from sptnet.data.image_file import ImageSource
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.head import PrototypeHead
-from sptnet.model import GcdModel
+from sptnet.model.backbone import Backbone
+from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.compute import Compute
 
 SECONDS, LEAST_CALLS, MOST_SECONDS = 0.6, 4, 3.0  # for each measurement; a slow machine makes fewer calls

@@ -10,11 +10,11 @@ from sptnet.data.load import LoadedData
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.epoch_batches import Batch, EpochBatches
+from sptnet.model.token_bank import TokenBank
 from sptnet.phases import Phase, Turns
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of
 from sptnet.sampler import balanced_batches, n_batches
-from sptnet.token_bank import TokenBank
 
 
 @dataclass(frozen=True)

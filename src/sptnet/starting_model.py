@@ -3,8 +3,8 @@
 from sptnet.config import Config
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
-from sptnet.model import GcdModel
-from sptnet.model_folder import load_model
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.model_folder import load_model
 from sptnet.runtime.text import listed
 
 

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from sptnet.epoch_batches import Batch
 from sptnet.losses import Loss
-from sptnet.model import GcdModel
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.token_bank import TokenBank
 from sptnet.phases import Phase, StagePlan
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
-from sptnet.token_bank import TokenBank
 
 Outputs = tuple[Float[Tensor, "2b bottleneck"], Float[Tensor, "2b k"]]
 """Projections and logits: view one of all images, then view two."""

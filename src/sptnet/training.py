@@ -15,7 +15,8 @@ from sptnet.epoch_loader import EpochLoader
 from sptnet.errors import Failure
 from sptnet.losses import Loss
 from sptnet.micro_batches import InParts
-from sptnet.model import GcdModel, Group
+from sptnet.model.gcd_model import GcdModel, Group
+from sptnet.model.token_bank import TokenBank
 from sptnet.phases import Phase, StagePlan
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
@@ -24,7 +25,6 @@ from sptnet.runtime.progress import bar
 from sptnet.sampler import n_batches
 from sptnet.stage_batches import StageBatches, TrainingData
 from sptnet.step import loss_of, step_loss
-from sptnet.token_bank import TokenBank
 
 
 @dataclass

@@ -26,9 +26,9 @@ def import_(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model in --out.")] = False,
 ) -> None:
     """Turn a published SimGCD or SPTNet checkpoint into a model directory. Nothing in the file is run."""
-    from sptnet.model_folder import ModelCard, check_replaceable, save_model
-    from sptnet.published import TITLES, read_published
-    from sptnet.published_model import build_published
+    from sptnet.model.model_folder import ModelCard, check_replaceable, save_model
+    from sptnet.model.published import TITLES, read_published
+    from sptnet.model.published_model import build_published
 
     check_replaceable(out, overwrite)
     found = read_published(file)

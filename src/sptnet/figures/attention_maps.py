@@ -12,7 +12,7 @@ from sptnet.figures.canvas import PAGE_WIDTH, Drawn, short
 from sptnet.figures.chosen_runs import ChosenRun
 from sptnet.figures.samples import find_samples
 from sptnet.figures.tiles import BETWEEN, GAP, MARGIN, Group, Tile, tile_sheet
-from sptnet.model_folder import load_model
+from sptnet.model.model_folder import load_model
 from sptnet.runtime.compute import Compute
 
 CLASS_TOKEN, PATCH = "attention-class-token", "attention-patch"

@@ -9,7 +9,7 @@ from sptnet.errors import SptnetError
 from sptnet.figures.canvas import DPI, Drawn, short
 from sptnet.figures.chosen_runs import ChosenRun
 from sptnet.figures.tiles import Group, tile_sheet
-from sptnet.model_folder import load_model
+from sptnet.model.model_folder import load_model
 from sptnet.model_pictures import COMPOSED, as_picture, prompt_deltas, scale_of
 
 WANTED_PIXELS = 450

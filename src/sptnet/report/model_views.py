@@ -11,7 +11,7 @@ from sptnet.category_table import Category
 from sptnet.data.image_file import ImageSource, UnreadableImage, read_image
 from sptnet.errors import Failure
 from sptnet.found import Found
-from sptnet.model_folder import load_model
+from sptnet.model.model_folder import load_model
 from sptnet.model_pictures import prompt_pictures
 from sptnet.report.gaze import gaze_data
 from sptnet.report.thumbnails import as_uri

@@ -15,13 +15,9 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from sptnet.class_token import class_token_of_block, run_block
 from sptnet.data.pixel_format import PixelFormat, Reading
 from sptnet.errors import Misuse
-from sptnet.frozen_block import can_run_in_place, run_in_place
-from sptnet.side_by_side import side_by_side
-from sptnet.timm_vits import check_name, create_vit, pixel_format
-from sptnet.vit_parts import (
+from sptnet.model.vit.embedding import (
     Vit,
     embed_patches,
     embed_shift,
@@ -31,8 +27,12 @@ from sptnet.vit_parts import (
     run_block_with_tokens,
     with_tokens,
 )
-from sptnet.vit_weights import load_weights
-from sptnet.weights_file import read_weights
+from sptnet.model.vit.frozen_blocks import can_run_in_place, run_in_place
+from sptnet.model.vit.last_block import class_token_of_block, run_block
+from sptnet.model.vit.side_by_side import side_by_side
+from sptnet.model.vit.timm_vit import check_name, create_vit, pixel_format
+from sptnet.model.vit_weights import load_weights
+from sptnet.model.weights_file import read_weights
 
 EMBEDDED = "sptnet_digits_vit"
 EMBEDDED_WEIGHTS = "digits_vit.safetensors"

@@ -11,8 +11,8 @@ from torch import nn
 
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Failure, Misuse
-from sptnet.fetch import where_weights_are
-from sptnet.vit_parts import Vit
+from sptnet.model.vit.embedding import Vit
+from sptnet.model.vit.fetch import where_weights_are
 
 SIZES = {"patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio"}
 _MODULES = (".vision_transformer", ".deit", ".eva")

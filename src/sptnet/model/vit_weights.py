@@ -6,8 +6,8 @@ import shlex
 from timm.layers import resample_abs_pos_embed
 
 from sptnet.errors import Misuse
-from sptnet.state_dicts import State, as_backbone, kind_of
-from sptnet.vit_parts import Vit
+from sptnet.model.state_dicts import State, as_backbone, kind_of
+from sptnet.model.vit.embedding import Vit
 
 _CHECKPOINTS = {"simgcd": "a SimGCD checkpoint", "sptnet": "an SPTNet checkpoint"}
 

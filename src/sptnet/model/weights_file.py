@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from sptnet.errors import Failure, Misuse
-from sptnet.state_dicts import unwrapped
+from sptnet.model.state_dicts import unwrapped
 
 # What torch's unpickler and zip reader raise on bytes that are not a checkpoint.
 _NOT_WEIGHTS = (RuntimeError, EOFError, OSError, KeyError, IndexError, ValueError, TypeError, AttributeError)

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from sptnet.backbone import Backbone
 from sptnet.cluster_head import Head
 from sptnet.config import PromptSettings
+from sptnet.model.backbone import Backbone
 from sptnet.prompts import SummedPrompt, build_prompt
 
 Group = Literal["prompt", "model"]

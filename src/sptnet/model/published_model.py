@@ -7,14 +7,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.backbone import Backbone, build_backbone
 from sptnet.config import PromptSettings
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
-from sptnet.model import GcdModel
+from sptnet.model.backbone import Backbone, build_backbone
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.published import Published, architecture
+from sptnet.model.vit_weights import load_weights
 from sptnet.prompts import GlobalPrompt, SpatialPrompt
-from sptnet.published import Published, architecture
-from sptnet.vit_weights import load_weights
 
 _PADS = ("pad_up", "pad_down", "pad_left", "pad_right")
 _MLP = [f"mlp.{layer}.{part}" for layer in (0, 2, 4) for part in ("weight", "bias")]

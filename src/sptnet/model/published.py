@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sptnet.errors import Misuse
-from sptnet.state_dicts import State, as_backbone, below, kind_of, plain
-from sptnet.weights_file import read_weights
+from sptnet.model.state_dicts import State, as_backbone, below, kind_of, plain
+from sptnet.model.weights_file import read_weights
 
 TITLES = {"simgcd": "SimGCD", "sptnet": "SPTNet"}
 _PARTS = {"simgcd": ("0.", "1."), "sptnet": ("1.0.", "1.1.", "0.")}

@@ -13,7 +13,7 @@ from timm.layers import Mlp
 from timm.models.vision_transformer import Block, LayerScale
 from torch import Tensor, nn
 
-from sptnet.class_token import is_plain
+from sptnet.model.vit.last_block import is_plain
 
 
 def can_run_in_place(block: nn.Module, x: Float[Tensor, "batch length dim"]) -> TypeGuard[Block]:

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sptnet.model import GcdModel
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.vit.embedding import Vit, embed_shift, embeds_linearly
 from sptnet.prompts import build_prompt
-from sptnet.vit_parts import Vit, embed_shift, embeds_linearly
 
 
 def can_fold(model: GcdModel) -> bool:

@@ -1,0 +1,1 @@
+"""timm's Vision Transformers from pixels to the last block, and exact short cuts through them."""
