@@ -12,11 +12,11 @@ from torch.autograd.graph import saved_tensors_hooks
 
 import sptnet.training
 from conftest import SIZE
-from sptnet.cluster_head import ContrastiveHead
 from sptnet.config import Config
 from sptnet.costs import Costs, PileFacts
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.epoch_batches import BankedDraw, Batch
+from sptnet.head import ContrastiveHead
 from sptnet.micro_batches import InParts, join_views, split_batch, split_views
 from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.token_bank import TokenBank

@@ -9,13 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from sptnet.checkpoint import digest
 from sptnet.config import PromptSettings
 from sptnet.errors import Failure, Misuse
 from sptnet.head import PrototypeHead
 from sptnet.model.backbone import EMBEDDED, build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, check_replaceable, find_model_folder, load_model, save_model
+from sptnet.runtime.digest import digest
 
 NAMES = ("cat", "dog", "new-1")
 KINDS = ["none", "global", "shared", "spatial", "shared+global", "spatial+global", "vpt"]

@@ -1,18 +1,16 @@
 """Checkpoints: one safetensors file an epoch, written whole or not at all, checked when read."""
 
-import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sptnet.errors import Failure
+from sptnet.runtime.digest import digest
 from sptnet.runtime.files import write_atomically
 
 KEEP = 2  # the newest, and the one before it in case the disk damages the newest
@@ -31,16 +29,6 @@ class Checkpoint:
     def reached(self) -> tuple[int, int]:
         """The stage, and how many of its epochs are done."""
         return self.stage, self.epoch
-
-
-def digest(tensors: Mapping[str, Tensor], facts: str = "") -> str:
-    """SHA-256 over facts, names, shapes and values."""
-    total = hashlib.sha256(facts.encode())
-    for name in sorted(tensors):
-        value = tensors[name].detach().cpu().contiguous()
-        total.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
-        total.update(value.flatten().view(torch.uint8).numpy().data)
-    return total.hexdigest()
 
 
 def frozen_digest(model: nn.Module, trained: set[str]) -> str:

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sptnet.cluster_head import CentroidHead, ContrastiveHead
 from sptnet.clustering.centroids import find_centroids
 from sptnet.clustering.count import CountEstimate
 from sptnet.config import ClusteringSettings, Config, PromptSettings
 from sptnet.data.load import LoadedData
 from sptnet.data.readable import fingerprint
+from sptnet.head import CentroidHead, ContrastiveHead
 from sptnet.looking import Looker
 from sptnet.methods.method import Method
 from sptnet.model.gcd_model import GcdModel

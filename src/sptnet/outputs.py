@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.cluster_head import Head
+from sptnet.head import Head
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.compute import Compute, eval_mode

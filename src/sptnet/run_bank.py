@@ -4,12 +4,12 @@ from pathlib import Path
 
 import torch
 
-from sptnet.checkpoint import digest
 from sptnet.config import Config, ViewSettings
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
 from sptnet.model.backbone import Backbone
 from sptnet.model.token_bank import BANKS, TokenBank, free_disk, places, room_for_bank, views_of_bank
+from sptnet.runtime.digest import digest
 from sptnet.runtime.progress import Say
 
 HALF = 2  # bytes

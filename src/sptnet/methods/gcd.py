@@ -6,8 +6,8 @@ images, labelled ones held to their class.
 
 from torch import Tensor
 
-from sptnet.cluster_head import ContrastiveHead, Head
 from sptnet.config import Config
+from sptnet.head import ContrastiveHead, Head
 from sptnet.losses import ContrastiveLoss, contrastive_loss
 from sptnet.methods.method import Method
 from sptnet.phases import RAW, Always, Optimiser, StagePlan

@@ -1,7 +1,7 @@
 """k-means on the features of the pre-trained backbone: nothing is trained. The floor of every table."""
 
-from sptnet.cluster_head import CentroidHead, Head
 from sptnet.config import Config
+from sptnet.head import CentroidHead, Head
 from sptnet.methods.method import Method
 from sptnet.phases import StagePlan
 

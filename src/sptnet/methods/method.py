@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from sptnet.cluster_head import Head
 from sptnet.config import Config
+from sptnet.head import Head
 from sptnet.phases import StagePlan
 
 

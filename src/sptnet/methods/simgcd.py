@@ -5,10 +5,9 @@ It is a baseline of the paper, and stage 0 of SPTNet.
 
 from torch import Tensor
 
-from sptnet.cluster_head import Head
 from sptnet.config import Config, StageSettings
 from sptnet.errors import Misuse
-from sptnet.head import PrototypeHead
+from sptnet.head import Head, PrototypeHead
 from sptnet.losses import GcdLoss, gcd_loss
 from sptnet.methods.method import Method
 from sptnet.phases import RAW, Always, Objective, Optimiser, StagePlan

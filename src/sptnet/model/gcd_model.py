@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from sptnet.cluster_head import Head
 from sptnet.config import PromptSettings
+from sptnet.head import Head
 from sptnet.model.backbone import Backbone
 from sptnet.prompts import SummedPrompt, build_prompt
 

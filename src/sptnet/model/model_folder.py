@@ -9,14 +9,13 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from sptnet.checkpoint import digest
-from sptnet.cluster_head import CentroidHead, ContrastiveHead, Head
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Failure, Misuse, SptnetError
-from sptnet.head import PrototypeHead
+from sptnet.head import CentroidHead, ContrastiveHead, Head, PrototypeHead
 from sptnet.model.backbone import build_backbone
 from sptnet.model.gcd_model import GcdModel
+from sptnet.runtime.digest import digest
 from sptnet.runtime.files import write_atomically
 from sptnet.runtime.text import printable
 
