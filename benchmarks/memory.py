@@ -21,8 +21,8 @@ from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
+from sptnet.methods.phases import PROMPT, Always, Optimiser, StagePlan
 from sptnet.model.gcd_model import GcdModel
-from sptnet.phases import PROMPT, Always, Optimiser, StagePlan
 from sptnet.runtime.memory import memory_kept
 from sptnet.stage_batches import TrainingData
 from sptnet.training import StageTrainer

@@ -32,11 +32,11 @@ from sptnet.data.views import ViewMaker
 from sptnet.epoch_batches import BankedDraw, Batch, EpochBatches, iterate_batches
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
+from sptnet.methods.phases import MODEL, PROMPT, RAW, Always, Phase, StagePlan
 from sptnet.model.backbone import Backbone
 from sptnet.model.folding import fold_prompt
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
-from sptnet.phases import MODEL, PROMPT, RAW, Always, Phase, StagePlan
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.memory import memory_kept
 from sptnet.step import step_loss

@@ -17,10 +17,10 @@ from sptnet.costs import Costs, PileFacts
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.epoch_batches import BankedDraw, Batch
 from sptnet.head import ContrastiveHead
+from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW
 from sptnet.micro_batches import InParts, join_views, split_batch, split_views
 from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.token_bank import TokenBank
-from sptnet.phases import JOINT, MODEL, PROMPT, RAW
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
 from sptnet.speed import Speed

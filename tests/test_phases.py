@@ -6,8 +6,8 @@ from sptnet.config import Config
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
 from sptnet.methods import stages_of
+from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always, OneThenOther, Phase, TakeTurns, View
 from sptnet.methods.sptnet import turns
-from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, OneThenOther, Phase, TakeTurns, View
 from sptnet.run_folder import RunFolder
 from sptnet.training import StageTrainer
 

@@ -16,8 +16,8 @@ from sptnet.data.load import load_data
 from sptnet.discovery import make_settings, plan_for
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
+from sptnet.methods.phases import MODEL, PROMPT, TakeTurns
 from sptnet.model.backbone import EMBEDDED
-from sptnet.phases import MODEL, PROMPT, TakeTurns
 from sptnet.plan import LEAST_STEPS, PLANNED, SPTNET_LEAST_STEPS, Plan, batch_size_for, make_plan
 from sptnet.runtime.distributed import World
 from sptnet.speed import Speed, measure_speed, rate, scaled_border

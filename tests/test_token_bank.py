@@ -14,8 +14,8 @@ from sptnet.data.views import ViewMaker
 from sptnet.epoch_batches import EpochBatches
 from sptnet.errors import Failure, Misuse
 from sptnet.experiment import Experiment
+from sptnet.methods.phases import MODEL, PROMPT, RAW
 from sptnet.model.token_bank import TokenBank
-from sptnet.phases import MODEL, PROMPT, RAW
 from sptnet.run_bank import size
 from sptnet.run_folder import RunFolder
 from sptnet.runtime.seeds import seed_of

@@ -17,7 +17,7 @@ from sptnet.config import Config, PromptSettings
 from sptnet.epoch_batches import EpochBatches
 from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
-from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, Optimiser, StagePlan
+from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always, Optimiser, StagePlan
 from sptnet.runtime.compute import choose_compute
 from sptnet.stage_run import in_words
 from sptnet.step import step_loss

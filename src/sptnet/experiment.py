@@ -15,8 +15,8 @@ from sptnet.config import Config, PromptSettings
 from sptnet.data.load import LoadedData
 from sptnet.data.split import write_split
 from sptnet.found import FEATURES, write_features
+from sptnet.methods.phases import TakeTurns
 from sptnet.outputs import Outputs
-from sptnet.phases import TakeTurns
 from sptnet.preparation import prepare
 from sptnet.run_bank import with_bank
 from sptnet.run_facts import now, starting_facts

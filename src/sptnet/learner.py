@@ -17,11 +17,11 @@ from sptnet.data.readable import fingerprint
 from sptnet.head import CentroidHead, ContrastiveHead
 from sptnet.looking import Looker
 from sptnet.methods.method import Method
+from sptnet.methods.phases import StagePlan
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model, save_model
 from sptnet.model.token_bank import TokenBank
 from sptnet.outputs import Outputs
-from sptnet.phases import StagePlan
 from sptnet.run_bank import open_bank
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World

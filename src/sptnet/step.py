@@ -8,9 +8,9 @@ from torch import Tensor
 
 from sptnet.epoch_batches import Batch
 from sptnet.losses import Loss
+from sptnet.methods.phases import Phase, StagePlan
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
-from sptnet.phases import Phase, StagePlan
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 

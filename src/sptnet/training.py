@@ -14,10 +14,10 @@ from sptnet.epoch_batches import Batch, EpochBatches
 from sptnet.epoch_loader import EpochLoader
 from sptnet.errors import Failure
 from sptnet.losses import Loss
+from sptnet.methods.phases import Phase, StagePlan
 from sptnet.micro_batches import InParts
 from sptnet.model.gcd_model import GcdModel, Group
 from sptnet.model.token_bank import TokenBank
-from sptnet.phases import Phase, StagePlan
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept

@@ -1,14 +1,17 @@
-"""Methods: each is one small file whose `METHOD` says what is trained, in order, and how images get their category."""
+"""One file per method: what it trains, in which phases and stages, with which head and losses.
+
+A method is a value; nothing here reads images, runs a step or writes a file.
+"""
 
 from sptnet.config import Config
 from sptnet.errors import Misuse
-from sptnet.methods import gcd, kmeans, simgcd, sptnet, sskmeans
+from sptnet.methods import gcd, kmeans, simgcd, sptnet
 from sptnet.methods.method import Method
-from sptnet.phases import StagePlan
+from sptnet.methods.phases import StagePlan
 
 METHODS: dict[str, Method] = {
-    "kmeans": kmeans.METHOD,
-    "sskmeans": sskmeans.METHOD,
+    "kmeans": kmeans.PLAIN,
+    "sskmeans": kmeans.SEMI_SUPERVISED,
     "gcd": gcd.METHOD,
     "simgcd": simgcd.METHOD,
     "sptnet": sptnet.METHOD,

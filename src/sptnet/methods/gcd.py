@@ -10,7 +10,7 @@ from sptnet.config import Config
 from sptnet.head import ContrastiveHead, Head
 from sptnet.losses import ContrastiveLoss, contrastive_loss
 from sptnet.methods.method import Method
-from sptnet.phases import RAW, Always, Optimiser, StagePlan
+from sptnet.methods.phases import RAW, Always, Optimiser, StagePlan
 from sptnet.schedules import cosine_by_epoch
 
 

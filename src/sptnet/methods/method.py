@@ -6,7 +6,7 @@ from typing import Literal
 
 from sptnet.config import Config
 from sptnet.head import Head
-from sptnet.phases import StagePlan
+from sptnet.methods.phases import StagePlan
 
 
 @dataclass(frozen=True)

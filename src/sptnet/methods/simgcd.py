@@ -10,7 +10,7 @@ from sptnet.errors import Misuse
 from sptnet.head import Head, PrototypeHead
 from sptnet.losses import GcdLoss, gcd_loss
 from sptnet.methods.method import Method
-from sptnet.phases import RAW, Always, Objective, Optimiser, StagePlan
+from sptnet.methods.phases import RAW, Always, Objective, Optimiser, StagePlan
 from sptnet.schedules import cosine_by_epoch, teacher_temperature
 
 

@@ -4,7 +4,18 @@ from sptnet.config import Config, SptNetSettings
 from sptnet.errors import Misuse
 from sptnet.methods import simgcd
 from sptnet.methods.method import Method
-from sptnet.phases import JOINT, MODEL, PROMPT, RAW, Always, OneThenOther, Optimiser, StagePlan, TakeTurns, Turns
+from sptnet.methods.phases import (
+    JOINT,
+    MODEL,
+    PROMPT,
+    RAW,
+    Always,
+    OneThenOther,
+    Optimiser,
+    StagePlan,
+    TakeTurns,
+    Turns,
+)
 from sptnet.schedules import warm_up_then_cosine
 
 
