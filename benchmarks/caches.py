@@ -17,7 +17,7 @@ from typing import Any
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.experiment import Experiment
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 
 METHODS = ("simgcd", "sptnet")
 

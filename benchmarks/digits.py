@@ -16,8 +16,8 @@ from sptnet.config.recipes import load_recipe
 from sptnet.data.load import LoadedData, load_data
 from sptnet.demo import BASELINES
 from sptnet.experiment import Experiment
-from sptnet.run_folder import RunFolder
-from sptnet.scoring import format_scores
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.scores import format_scores
 
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "further fine-tuning, no prompts": {"sptnet": {"strategy": "fine-tune"}},
@@ -43,7 +43,7 @@ def finished_scores(experiment: Experiment) -> dict[str, Any]:
 def without_prompts(experiment: Experiment, data: LoadedData) -> dict[str, Any]:
     """The finished model with its prompts left out at test."""
     from sptnet.predictor import load
-    from sptnet.scoring import score
+    from sptnet.results.scores import score
 
     split = data.split
     images = [data.pile.sources[i] for i in split.unlabelled]

@@ -22,8 +22,8 @@ from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import LoadedData, load_data, split_pile
 from sptnet.experiment import Experiment
-from sptnet.run_folder import RunFolder
-from sptnet.scoring import format_scores, score_sets
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.scores import format_scores, score_sets
 
 SETS: dict[str, dict[str, Any]] = {
     "cifar10": {"source": "folder", "folder": "cifar10", "known_classes": 5},

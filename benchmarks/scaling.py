@@ -33,7 +33,7 @@ def measure_here(n_images: int, n_categories: int) -> Point:
     from sptnet.data.image_set import Pile, digits
     from sptnet.data.load import LoadedData, split_pile
     from sptnet.experiment import Experiment
-    from sptnet.run_folder import RunFolder
+    from sptnet.results.run_folder import RunFolder
 
     torch.set_num_threads(1)
     ten = digits()

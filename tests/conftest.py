@@ -28,7 +28,7 @@ from sptnet.experiment import Experiment
 from sptnet.head import PrototypeHead
 from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.gcd_model import GcdModel
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.stage_batches import TrainingData
 

@@ -9,8 +9,9 @@ import torch
 from PIL import Image
 
 from sptnet.config.recipes import load_recipe
-from sptnet.found import FEATURES, Found, write_features
-from sptnet.run_folder import RunFolder
+from sptnet.results.predictions import FEATURES, write_features
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.run_result import Found
 
 COLUMNS = "image,category,is_new,certainty,part,truth"
 IDS = (

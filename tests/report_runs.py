@@ -8,12 +8,12 @@ from PIL import Image
 
 from found_runs import make_run
 from sptnet.config import PromptSettings
-from sptnet.found import Found
 from sptnet.head import PrototypeHead
 from sptnet.model.backbone import build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, save_model
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.run_result import Found
 
 HOSTILE = (
     "<script>window.hacked=1</script>.png",

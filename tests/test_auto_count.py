@@ -8,7 +8,7 @@ from sptnet.config.recipes import load_recipe
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
 from sptnet.model.model_folder import load_model
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 
 
 def auto(config, method="simgcd"):

@@ -5,24 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from sptnet.categories import (
-    MOST,
-    PER_ROW,
-    TILE,
-    category_names,
-    contact_sheet,
-    safe_file_name,
-    write_category_pictures,
-    write_predictions,
-)
 from sptnet.data.image_set import Pile
 from sptnet.data.split import Split
-from sptnet.outputs import Outputs
+from sptnet.results.categories import category_names
+from sptnet.results.contact_sheets import MOST, PER_ROW, TILE, contact_sheet, safe_file_name, write_contact_sheets
+from sptnet.results.predictions import write_predictions
 
 
 def pile_of(ids: tuple[str, ...]) -> Pile:
@@ -32,11 +23,8 @@ def pile_of(ids: tuple[str, ...]) -> Pile:
     return Pile("p", ids, sources, (), np.full(n, -1, np.int64), None, np.zeros(n, np.bool_))
 
 
-def outputs(categories: list[int], certainty: list[float], n_categories: int) -> Outputs:
-    logits = torch.zeros(len(categories), n_categories)
-    for row, (category, value) in enumerate(zip(categories, certainty, strict=True)):
-        logits[row, category] = value
-    return Outputs(torch.zeros(len(categories), 2), logits)
+def answers(categories: list[int], certainty: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    return np.array(categories, np.int64), np.array(certainty, np.float32)
 
 
 def test_new_categories_are_numbered_after_the_known_ones() -> None:
@@ -62,7 +50,7 @@ def test_the_table_has_one_row_an_image(tmp_path: Path) -> None:
     target = np.array([0, 1, 2, -1, 0], np.int64)
     split = Split(("cat", "dog", "eel"), 2, target, *(np.array(p, np.int64) for p in ([0], [1, 3], [4], [2])))
     names = ("cat", "dog", "new-1")
-    write_predictions(tmp_path / "p.csv", pile_of(ids), split, names, outputs([0, 2, 2, 1, 0], [9.0] * 5, 3))
+    write_predictions(tmp_path / "p.csv", pile_of(ids), split, names, *answers([0, 2, 2, 1, 0], [1.0] * 5))
     with (tmp_path / "p.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert list(rows[0]) == ["image", "category", "is_new", "certainty", "part", "truth"]
@@ -75,19 +63,17 @@ def test_the_table_has_one_row_an_image(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["p.csv"]  # no half-written neighbour
 
 
-def test_certainty_is_the_largest_probability(tmp_path: Path) -> None:
+def test_certainty_has_four_digits(tmp_path: Path) -> None:
     split = Split(("cat",), 1, np.array([-1]), *(np.array(p, np.int64) for p in ([], [0], [], [])))
-    found = outputs([0], [0.1], 2)
-    write_predictions(tmp_path / "p.csv", pile_of(("a",)), split, ("cat", "new-1"), found)
+    write_predictions(tmp_path / "p.csv", pile_of(("a",)), split, ("cat", "new-1"), *answers([0], [0.73106]))
     row = (tmp_path / "p.csv").read_text(encoding="utf-8").splitlines()[1].split(",")
-    assert float(row[3]) == pytest.approx(float(found.probabilities.max()), abs=1e-4)
-    assert 0.5 < float(row[3]) < 0.9
+    assert row[3] == "0.7311"
 
 
 def test_the_most_certain_images_come_first_and_empty_categories_have_no_picture(tmp_path: Path) -> None:
     pile = pile_of(("a", "b", "c", "d"))
-    found = outputs([2, 2, 0, 2], [0.3, 0.9, 0.5, 0.6], 3)
-    written = write_category_pictures(tmp_path / "c", pile, ("cat", "dog", "new-1"), found)
+    found = answers([2, 2, 0, 2], [0.3, 0.9, 0.5, 0.6])
+    written = write_contact_sheets(tmp_path / "c", pile, ("cat", "dog", "new-1"), *found)
     assert [path.name for path in written] == ["000-cat.png", "002-new-1.png"]
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["000-cat.png", "002-new-1.png"]
     with Image.open(written[1]) as sheet:
@@ -104,7 +90,7 @@ def test_a_sheet_has_as_many_rows_as_it_needs(n: int, rows: int) -> None:
 def test_a_picture_shows_at_most_so_many_images(tmp_path: Path) -> None:
     n = MOST + 5
     pile = pile_of(tuple(map(str, range(n))))
-    (path,) = write_category_pictures(tmp_path, pile, ("cat",), outputs([0] * n, [1.0] * n, 1))
+    (path,) = write_contact_sheets(tmp_path, pile, ("cat",), *answers([0] * n, [1.0] * n))
     with Image.open(path) as sheet:
         assert sheet.height == MOST // PER_ROW * (TILE + 2)
 
@@ -112,7 +98,7 @@ def test_a_picture_shows_at_most_so_many_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a/b", "..", "a\\b", "x:y", "new\nline", "x" * 300, "日本"])
 def test_pictures_stay_in_their_folder_whatever_a_category_is_called(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "c"
-    (path,) = write_category_pictures(folder, pile_of(("a",)), (name,), outputs([0], [1.0], 1))
+    (path,) = write_contact_sheets(folder, pile_of(("a",)), (name,), *answers([0], [1.0]))
     assert path.parent == folder
     assert list(folder.iterdir()) == [path]
     assert "\n" not in safe_file_name(name)

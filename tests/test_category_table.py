@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from found_runs import DEGREES, small_found
-from sptnet.category_table import CATEGORY_COLUMNS, category_rows, describe_categories, doubtful_below, mean_directions
-from sptnet.found import Found
+from sptnet.results.categories import (
+    CATEGORY_COLUMNS,
+    category_rows,
+    describe_categories,
+    doubtful_below,
+    mean_directions,
+)
+from sptnet.results.run_result import Found
 
 
 def angle(direction: np.ndarray) -> float:

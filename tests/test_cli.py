@@ -21,7 +21,7 @@ from sptnet.config import Config
 from sptnet.config.recipes import load_recipe, read_config, recipe_names, recipe_text, to_toml
 from sptnet.demo import run_demo
 from sptnet.predictor import Predictor, load
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 
 VERBS = ("demo", "discover", "check", "data", "train", "evaluate", "predict", "estimate")
 VERBS += ("edit", "export", "figures", "import", "pretrain", "recipes", "report")

@@ -16,7 +16,7 @@ from PIL import Image
 from conftest import Answer, Call
 from sptnet.config.recipes import load_recipe
 from sptnet.model.backbone import build_backbone
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 
 TINY = ["backbone.name=sptnet_digits_vit", "n_categories=4", "head.hidden=16", "head.bottleneck=8",
         "training.batch_size=8", "simgcd.epochs=1", "sptnet.epochs=1", "sptnet.k=1", "prompt.border=5",

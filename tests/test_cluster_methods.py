@@ -21,7 +21,7 @@ from sptnet.head import CentroidHead, ContrastiveHead
 from sptnet.losses import contrastive_loss, info_nce, supervised_contrastive
 from sptnet.methods import METHODS, method_of
 from sptnet.model.backbone import build_backbone
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.seeds import seed_of
 from sptnet.training import StageTrainer, parameter_groups

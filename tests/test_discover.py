@@ -19,11 +19,11 @@ from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.data.image_set import Pile, digits
 from sptnet.discovery import DEFAULT_BACKBONE, epoch_changes, given_keys, make_settings
-from sptnet.edits import current
-from sptnet.found import read_found
 from sptnet.model.backbone import EMBEDDED
 from sptnet.model.vit import fetch
-from sptnet.run_folder import RunFolder
+from sptnet.results.edits.log import current
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.run_result import read_found
 from sptnet.training import StageTrainer
 
 SMALL = ["--backbone", EMBEDDED, "--set", "backbone.image_size=32", "--device", "cpu"]

@@ -12,7 +12,7 @@ from sptnet.data.image_set import Pile
 from sptnet.data.load import load_data, resolve_n_categories
 from sptnet.data.split import make_split, read_split, write_split
 from sptnet.errors import Failure, Misuse
-from sptnet.scoring import mean_scores, score, score_sets, scored_sets
+from sptnet.results.scores import mean_scores, score, score_sets, scored_sets
 
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
@@ -258,7 +258,7 @@ def test_a_number_and_a_factor_exclude_each_other(data):
 def test_a_run_writes_what_the_factor_became(domain_folder, tiny_settings, tmp_path):
     from sptnet.config.recipes import load_recipe
     from sptnet.experiment import Experiment
-    from sptnet.run_folder import RunFolder
+    from sptnet.results.run_folder import RunFolder
 
     settings = [*tiny_settings, "data.source=pacs", f'data.folder="{domain_folder}"', "data.known_classes=4"]
     config = load_recipe("digits", [*settings, "category_factor=2"])

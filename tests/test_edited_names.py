@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from found_runs import make_run, small_found
-from sptnet.edit_types import Drop, Edit, Merge, Move, Rename, Split, Undo
-from sptnet.edited_names import edited_names, names_for
-from sptnet.edits import add_edits
+from sptnet.results.edits.log import add_edits
+from sptnet.results.edits.names import edited_names, names_for
+from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, Split, Undo
 
 
 def sorted_into(edits: Sequence[Edit], categories: Sequence[int], degrees: Sequence[float]) -> list[str]:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from conftest import Answer, Call
 from found_runs import IDS, assert_same, make_run, small_found
 from sptnet.cli import main
-from sptnet.edit_steps import check_name
-from sptnet.edit_types import describe_edit
-from sptnet.edits import (
+from sptnet.errors import Failure, Misuse
+from sptnet.results.edits.apply import check_name
+from sptnet.results.edits.log import (
     EDITS,
     Drop,
     Edit,
@@ -36,8 +36,8 @@ from sptnet.edits import (
     read_edits,
     replay,
 )
-from sptnet.errors import Failure, Misuse
-from sptnet.found import Found, read_found
+from sptnet.results.edits.types import describe_edit
+from sptnet.results.run_result import Found, read_found
 
 
 def sorted_into(found: Found) -> dict[str, list[int]]:

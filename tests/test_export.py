@@ -19,11 +19,11 @@ from PIL import Image
 from conftest import Answer, Call
 from found_runs import IDS, make_run, small_found
 from sptnet.data.image_set import digits
-from sptnet.edits import Drop, Move, Rename, add_edits
 from sptnet.errors import Failure, Misuse
-from sptnet.export import FORMS, export, export_run
-from sptnet.export_folders import CONTENTS, free_name, safe_name
-from sptnet.found import Found
+from sptnet.results.edits.log import Drop, Move, Rename, add_edits
+from sptnet.results.export.files import FORMS, export, export_run
+from sptnet.results.export.folders import CONTENTS, free_name, safe_name
+from sptnet.results.run_result import Found
 
 FOLDERS = ("links", "copies", "imagefolder")
 

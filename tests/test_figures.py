@@ -21,7 +21,6 @@ from sptnet.attention import last_block_attention, most_attended
 from sptnet.config import PromptSettings
 from sptnet.config.recipes import load_recipe
 from sptnet.data.image_set import Pile, digits
-from sptnet.edits import Drop, add_edits
 from sptnet.errors import Failure, Misuse
 from sptnet.figures import Wishes, Written, write_figures
 from sptnet.figures.accuracy import draw_accuracy, spread
@@ -34,9 +33,10 @@ from sptnet.figures.prompt_sheet import draw_prompts
 from sptnet.figures.samples import find_samples, pick
 from sptnet.figures.tiles import Group, n_abreast, tile_sheet
 from sptnet.figures.tsne import choose_images, draw_tsne, embed
-from sptnet.found import FEATURES, write_features
 from sptnet.model.model_folder import ModelCard, save_model
-from sptnet.run_folder import RunFolder
+from sptnet.results.edits.log import Drop, add_edits
+from sptnet.results.predictions import FEATURES, write_features
+from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
 
 NAMES = (*"01234", "new-1", "new-2", "new-3", "new-4", "new-5")

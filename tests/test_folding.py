@@ -18,8 +18,6 @@ from sptnet import export_model as exporting
 from sptnet.cli.export import export
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.edited_names import EditedNames, Part
-from sptnet.edits import Rename, add_edits
 from sptnet.errors import Misuse
 from sptnet.export_model import FACTS, describe, export_model
 from sptnet.head import PrototypeHead
@@ -29,6 +27,8 @@ from sptnet.model.folding import can_fold, fold_prompt
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, save_model
 from sptnet.predictor import Predictor, load
+from sptnet.results.edits.log import Rename, add_edits
+from sptnet.results.edits.names import EditedNames, Part
 from sptnet.runtime.compute import choose_compute
 
 KINDS = ("global", "shared", "spatial", "shared+global", "spatial+global")

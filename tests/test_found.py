@@ -10,9 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from found_runs import COLUMNS, make_run, small_found
-from sptnet.category_table import describe_categories
 from sptnet.errors import Failure, Misuse
-from sptnet.found import FEATURES, Found, read_found, write_features
+from sptnet.results.categories import describe_categories
+from sptnet.results.predictions import FEATURES, write_features
+from sptnet.results.run_result import Found, read_found
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import load_data
 from sptnet.experiment import Experiment
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module")

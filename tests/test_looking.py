@@ -19,7 +19,7 @@ from sptnet.learner import Learner
 from sptnet.looking import Looker
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.distributed import World
 from sptnet.stage_run import StageRun
 from sptnet.training import EpochReport, StageTrainer

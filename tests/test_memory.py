@@ -21,7 +21,7 @@ from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW
 from sptnet.micro_batches import InParts, join_views, split_batch, split_views
 from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.token_bank import TokenBank
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
 from sptnet.speed import Speed
 from sptnet.step import enter_last_block, leave_last_block

@@ -22,13 +22,13 @@ from sptnet.attempts import attempt
 from sptnet.cli.predict import predict
 from sptnet.config import PromptSettings
 from sptnet.data.image_set import digits
-from sptnet.edits import Rename, add_edits
 from sptnet.errors import Failure, Misuse
 from sptnet.model.model_folder import ModelCard, save_model
 from sptnet.named_images import named_images
 from sptnet.parts import COLUMNS, Naming, Tally, write_parts
 from sptnet.parts_job import Job, describe_job, open_folder
 from sptnet.predictor import Predictor, load
+from sptnet.results.edits.log import Rename, add_edits
 from sptnet.runtime.distributed import World
 from test_distributed import torchrun
 

@@ -8,7 +8,7 @@ from sptnet.experiment import Experiment
 from sptnet.methods import stages_of
 from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always, OneThenOther, Phase, TakeTurns, View
 from sptnet.methods.sptnet import turns
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 from sptnet.training import StageTrainer
 
 RAW_PAIR = (View(0, False), View(1, False))

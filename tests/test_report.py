@@ -17,11 +17,8 @@ from PIL import Image
 from found_runs import make_run, small_found
 from report_runs import HOSTILE, hostile_found, hostile_run
 from sptnet.attention import Attention, most_attended
-from sptnet.category_table import Category, describe_categories
 from sptnet.cli import main
-from sptnet.edits import Drop, Rename, add_edits
 from sptnet.errors import Failure, Misuse
-from sptnet.found import Found
 from sptnet.report import page as page_module
 from sptnet.report import write_report
 from sptnet.report.chart import Chart, Line, thinned, ticks
@@ -38,7 +35,10 @@ from sptnet.report.page import policy, render, safe_json, script_text
 from sptnet.report.pictured import ALL_UP_TO, CHOSEN, pictured_images
 from sptnet.report.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
 from sptnet.report.write import BUDGET
-from sptnet.run_folder import RunFolder
+from sptnet.results.categories import Category, describe_categories
+from sptnet.results.edits.log import Drop, Rename, add_edits
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.run_result import Found
 
 
 def many_found(n: int, n_categories: int = 4, dim: int = 8) -> Found:

@@ -13,11 +13,11 @@ import pytest
 from browser import NEEDED, prefer, requests, resize, start_browser
 from report_runs import HOSTILE, hostile_found, hostile_run
 from sptnet.attention import last_block_attention, most_attended
-from sptnet.category_table import describe_categories
 from sptnet.cli import main
-from sptnet.edits import current
 from sptnet.model.model_folder import load_model
 from sptnet.report import write_report
+from sptnet.results.categories import describe_categories
+from sptnet.results.edits.log import current
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.text import printable
 

@@ -23,7 +23,7 @@ from sptnet.data.load import LoadedData
 from sptnet.errors import Failure, Misuse
 from sptnet.experiment import Experiment
 from sptnet.losses import GcdLoss
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 from sptnet.stage_run import StageRun
 from sptnet.training import StageTrainer
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sptnet.scoring import score
+from sptnet.results.scores import score
 
 
 def ids(*values):

@@ -16,8 +16,8 @@ from sptnet.errors import Failure, Misuse
 from sptnet.experiment import Experiment
 from sptnet.methods.phases import MODEL, PROMPT, RAW
 from sptnet.model.token_bank import TokenBank
+from sptnet.results.run_folder import RunFolder
 from sptnet.run_bank import size
-from sptnet.run_folder import RunFolder
 from sptnet.runtime.seeds import seed_of
 from sptnet.step import banked_tokens, step_loss
 

@@ -9,7 +9,7 @@ from sptnet.config.recipes import load_recipe
 from sptnet.data.load import load_data
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.progress import Say
 
 BASELINES = {"k-means": "kmeans", "GCD": "gcd", "SimGCD": "simgcd"}

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sptnet.category_table import describe_categories
 from sptnet.config import Config
 from sptnet.config.recipes import toml_value
 from sptnet.data.load import LoadedData, split_pile
@@ -21,12 +20,13 @@ from sptnet.discovery import epoch_changes, given_keys, make_settings, plan_for,
 from sptnet.errors import Misuse
 from sptnet.estimator_inputs import as_images, as_pile, label_names, seed_from
 from sptnet.experiment import Experiment
-from sptnet.found import read_found
 from sptnet.metrics import split_accuracy
 from sptnet.model.model_folder import load_model
 from sptnet.outputs import Outputs
 from sptnet.predictor import Predictor
-from sptnet.run_folder import RunFolder
+from sptnet.results.categories import describe_categories
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.run_result import read_found
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import console, say

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from sptnet.categories import write_category_pictures, write_predictions
 from sptnet.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 from sptnet.config import Config, PromptSettings
 from sptnet.data.load import LoadedData
 from sptnet.data.split import write_split
-from sptnet.found import FEATURES, write_features
 from sptnet.methods.phases import TakeTurns
 from sptnet.outputs import Outputs
 from sptnet.preparation import prepare
+from sptnet.results.contact_sheets import write_contact_sheets
+from sptnet.results.predictions import FEATURES, write_features, write_predictions
+from sptnet.results.run_folder import RunFolder, refuse_among_images
 from sptnet.run_bank import with_bank
 from sptnet.run_facts import now, starting_facts
-from sptnet.run_folder import RunFolder, refuse_among_images
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.progress import Say, duration, say
 from sptnet.sampler import check_batch_size, n_batches
@@ -132,9 +132,10 @@ class Experiment:
     def _write_results(self, scores: dict[str, Any], selected_epoch: int | None, seconds: float) -> None:
         folder, learner, outputs = self.run_folder, self.learner, self.outputs_of_all
         pile, names = learner.data.pile, learner.names
-        write_predictions(folder.predictions_file, pile, learner.data.split, names, outputs)
+        categories, certainty = outputs.categories, outputs.probabilities.max(1)
+        write_predictions(folder.predictions_file, pile, learner.data.split, names, categories, certainty)
         write_features(folder.path / FEATURES, outputs.features)
-        write_category_pictures(folder.path / "categories", pile, names, outputs)
+        write_contact_sheets(folder.path / "categories", pile, names, categories, certainty)
         facts = folder.facts()
         facts.update(status="finished", finished=now(), scores=scores)
         facts["seconds"] = facts.get("seconds", 0.0) + seconds

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.edited_names import EditedNames, names_for
 from sptnet.errors import Misuse
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model.folding import fold_prompt
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model
+from sptnet.results.edits.names import EditedNames, names_for
 from sptnet.runtime.files import write_atomically
 
 MODEL_FORMS = ("torch", "onnx")

@@ -22,12 +22,12 @@ from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model, save_model
 from sptnet.model.token_bank import TokenBank
 from sptnet.outputs import Outputs
+from sptnet.results.scores import score_sets
 from sptnet.run_bank import open_bank
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.runtime.progress import bar
 from sptnet.runtime.seeds import seed_of
-from sptnet.scoring import score_sets
 
 Indices = npt.NDArray[np.int64]
 

@@ -4,7 +4,6 @@ Process r of N takes parts r, r + N and so on, and passes over those that are th
 by part, with as many processes as it likes.
 """
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +13,15 @@ import torch
 from sptnet.attempts import attempt
 from sptnet.data.image_file import UnreadableImage
 from sptnet.data.readable import too_many_unreadable
-from sptnet.edited_names import EditedNames
 from sptnet.errors import Failure
-from sptnet.found import write_features
 from sptnet.outputs import Outputs
 from sptnet.predictor import Predictor
-from sptnet.runtime.files import write_atomically
+from sptnet.results.edits.names import EditedNames
+from sptnet.results.predictions import COLUMNS, prediction_rows, write_features
+from sptnet.runtime.files import write_csv_atomically
 from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.progress import Bar, bar, say
 from sptnet.runtime.torchrun import Place
-
-COLUMNS = ("image", "category", "is_new", "certainty")
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,7 @@ class Naming:
         if self.edited is not None:
             categories = self.edited.translate(categories, outputs.unit_features)
             names, n_known = self.edited.names, self.edited.n_known
-        for image, category, certainty in zip(images, categories, outputs.probabilities.max(1), strict=True):
-            yield [str(image), names[category], "yes" if category >= n_known else "no", f"{certainty:.4f}"]
+        return prediction_rows(images, categories, outputs.probabilities.max(1), names, n_known)
 
 
 @dataclass(frozen=True)
@@ -93,17 +89,15 @@ def write_part(
     problems: list[UnreadableImage] = []
     features = [torch.empty(0, naming.predictor.model.backbone.dim)]
 
-    def write(target: Path) -> None:
-        with target.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            table, done = csv.writer(stream), 0
-            table.writerow(COLUMNS)
-            for batch in attempt(naming.predictor, files):
-                table.writerows(naming.rows(batch.files, batch.outputs))
-                problems.extend(batch.problems)
-                if naming.with_features:
-                    features.append(batch.outputs.features)
-                done += batch.n
-                update(done)
+    def rows() -> Iterator[list[str]]:
+        done = 0
+        for batch in attempt(naming.predictor, files):
+            yield from naming.rows(batch.files, batch.outputs)
+            problems.extend(batch.problems)
+            if naming.with_features:
+                features.append(batch.outputs.features)
+            done += batch.n
+            update(done)
         refusal = too_many_unreadable(problems, len(files), max_unreadable, "--max-unreadable ")
         if refusal is not None and max_unreadable < 1:
             raise Failure(f"{to.name}: {refusal} With --max-unreadable 1 all such images are passed over.")
@@ -111,7 +105,7 @@ def write_part(
         if naming.with_features:
             write_features(features_file(to), torch.cat(features))
 
-    write_atomically(to, write)
+    write_csv_atomically(to, COLUMNS, rows(), errors="surrogateescape")
     return problems
 
 
@@ -121,10 +115,5 @@ def write_unreadable(path: Path, problems: Sequence[UnreadableImage]) -> None:
         path.unlink(missing_ok=True)
         return
 
-    def write(target: Path) -> None:
-        with target.open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
-            table = csv.writer(stream)
-            table.writerow(["image", "reason"])
-            table.writerows([problem.name, problem.reason] for problem in problems)
-
-    write_atomically(path, write)
+    rows = ([problem.name, problem.reason] for problem in problems)
+    write_csv_atomically(path, ("image", "reason"), rows, errors="surrogateescape")

@@ -7,7 +7,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.auto_count import count_categories, features_of
-from sptnet.categories import category_names
 from sptnet.clustering.count import CountEstimate
 from sptnet.config import Config
 from sptnet.data.load import LoadedData, check_count, load_data, resolve_n_categories
@@ -23,6 +22,7 @@ from sptnet.methods.method import Method
 from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import load_model
+from sptnet.results.categories import category_names
 from sptnet.runtime.compute import Compute, choose_compute
 from sptnet.runtime.distributed import World, world
 from sptnet.runtime.progress import Say, say

@@ -9,17 +9,17 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from sptnet.category_table import describe_categories
 from sptnet.config import Config
 from sptnet.data.load import LoadedData
 from sptnet.discovery import read_images
-from sptnet.edit_steps import apply_edit
-from sptnet.edit_types import Edit, Merge, Move, Rename, Split
-from sptnet.edited_names import edited_names
-from sptnet.edits import in_force, read_edits, replay
 from sptnet.errors import Misuse
-from sptnet.found import DROPPED, Found, read_found
-from sptnet.run_folder import RunFolder
+from sptnet.results.categories import describe_categories
+from sptnet.results.edits.apply import apply_edit
+from sptnet.results.edits.log import in_force, read_edits, replay
+from sptnet.results.edits.names import edited_names
+from sptnet.results.edits.types import Edit, Merge, Move, Rename, Split
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.run_result import DROPPED, Found, read_found
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.progress import Say, say
 

@@ -10,9 +10,9 @@ import numpy as np
 from sptnet.checkpoint import Checkpoint, frozen_digest, save_checkpoint
 from sptnet.config import PromptSettings
 from sptnet.learner import Learner
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.scores import format_scores
 from sptnet.runtime.progress import Say
-from sptnet.scoring import format_scores
 from sptnet.stage_batches import TrainingData
 from sptnet.training import EpochReport, StageTrainer, check_frozen, epochs_with_bar
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sptnet.data.load import LoadedData
     from sptnet.experiment import Experiment
     from sptnet.plan import Plan
-    from sptnet.run_folder import RunFolder
+    from sptnet.results.run_folder import RunFolder
 
 
 def discover(
@@ -121,7 +121,7 @@ Begun = tuple["Plan", "LoadedData", Mapping[str, str]]
 
 def _first_round(out: Path, changes: list[str], method: str | None, minutes: float | None, report: bool) -> Begun:
     from sptnet.discovery import AUTO, given_keys, make_settings, plan_for, read_images
-    from sptnet.run_folder import refuse_among_images
+    from sptnet.results.run_folder import refuse_among_images
 
     config = make_settings(AUTO, changes)
     refuse_among_images(out, config.data.folder)
@@ -144,8 +144,8 @@ def _another_round(
     from sptnet.discovery import change_settings, given_keys, plan_for
     from sptnet.errors import Misuse
     from sptnet.plan import PLANNED
+    from sptnet.results.run_folder import refuse_among_images
     from sptnet.rounds import LABELS, labels_text, next_round, read_round
-    from sptnet.run_folder import refuse_among_images
 
     if any(change.startswith("data.labels=") for change in changes):
         raise Misuse("--continue takes its labels from the edits of the earlier run. Leave --labels out.")
@@ -165,7 +165,7 @@ def _another_round(
 
 
 def _begin(plan: "Plan", data: "LoadedData", files: Mapping[str, str], out: Path, overwrite: bool) -> None:
-    from sptnet.run_folder import RunFolder
+    from sptnet.results.run_folder import RunFolder
 
     experiment = _experiment(plan.config, RunFolder(out), data)
     with can_go_on("discover", out):
@@ -173,7 +173,7 @@ def _begin(plan: "Plan", data: "LoadedData", files: Mapping[str, str], out: Path
 
 
 def _go_on(out: Path) -> None:
-    from sptnet.run_folder import RunFolder
+    from sptnet.results.run_folder import RunFolder
 
     run = RunFolder(out)
     experiment = _experiment(run.config(), run)

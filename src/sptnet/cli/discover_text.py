@@ -36,11 +36,11 @@ def show_found(run: Path, report: bool, open_it: bool) -> None:
     """What was found, and what a person may do next."""
     import webbrowser
 
-    from sptnet.category_table import CATEGORY_COLUMNS, category_rows, describe_categories
     from sptnet.cli.tables import print_table
-    from sptnet.edits import current
     from sptnet.report import write_report
     from sptnet.report.overview import sentence
+    from sptnet.results.categories import CATEGORY_COLUMNS, category_rows, describe_categories
+    from sptnet.results.edits.log import current
     from sptnet.runtime.text import printable
 
     page = write_report(run) if report else None

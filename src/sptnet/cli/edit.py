@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sptnet.edit_types import Edit
-    from sptnet.found import Found
+    from sptnet.results.edits.types import Edit
+    from sptnet.results.run_result import Found
 
 app = typer.Typer(
     help="Name, merge, split and correct the categories of a finished run. Its own files stay as they are: every edit "
@@ -29,7 +29,7 @@ def rename(
     context: typer.Context, category: CATEGORY, to: Annotated[str, typer.Argument(help="Its new name.")]
 ) -> None:
     """Give a category another name."""
-    from sptnet.edit_types import Rename
+    from sptnet.results.edits.types import Rename
 
     _add(context.obj, Rename(category, to))
 
@@ -41,7 +41,7 @@ def merge(
     into: Annotated[str, typer.Option(help="The category they become, an old one or a new name.")],
 ) -> None:
     """Put categories together."""
-    from sptnet.edit_types import Merge
+    from sptnet.results.edits.types import Merge
 
     _add(context.obj, Merge(tuple(categories), into))
 
@@ -54,7 +54,7 @@ def split(
     seed: Annotated[int, typer.Option(help="Another seed may divide it differently.")] = 0,
 ) -> None:
     """Divide a category by how its images look: NAME-a, the largest part, NAME-b and so on."""
-    from sptnet.edit_types import Split
+    from sptnet.results.edits.types import Split
 
     _add(context.obj, Split(category, parts, seed))
 
@@ -67,7 +67,7 @@ def move(
     create: Annotated[bool, typer.Option("--create", help="It may be a new one.")] = False,
 ) -> None:
     """Put images into another category."""
-    from sptnet.edit_types import Move
+    from sptnet.results.edits.types import Move
 
     _add(context.obj, Move(_ids(context.obj, images), to, create))
 
@@ -75,7 +75,7 @@ def move(
 @app.command()
 def drop(context: typer.Context, images: IMAGES) -> None:
     """Take images out of their category: they belong to none. A move brings them back."""
-    from sptnet.edit_types import Drop
+    from sptnet.results.edits.types import Drop
 
     _add(context.obj, Drop(_ids(context.obj, images)))
 
@@ -83,8 +83,8 @@ def drop(context: typer.Context, images: IMAGES) -> None:
 @app.command()
 def undo(context: typer.Context) -> None:
     """Take back the last edit that is still in force."""
-    from sptnet.edit_types import Undo, describe_edit
-    from sptnet.edits import add_edits, in_force, read_edits
+    from sptnet.results.edits.log import add_edits, in_force, read_edits
+    from sptnet.results.edits.types import Undo, describe_edit
 
     last = in_force(read_edits(context.obj))[-1:]
     state = add_edits(context.obj, [Undo()])
@@ -96,7 +96,7 @@ def apply(
     context: typer.Context, file: Annotated[Path, typer.Argument(help="JSON file of edits, from the report.")]
 ) -> None:
     """Do all edits of a file, or none if one of them cannot be done."""
-    from sptnet.edits import add_edits, read_edits_file
+    from sptnet.results.edits.log import add_edits, read_edits_file
     from sptnet.runtime.text import count
 
     edits = read_edits_file(file)
@@ -106,9 +106,9 @@ def apply(
 @app.command("list")
 def list_(context: typer.Context) -> None:
     """Show the categories as they are now."""
-    from sptnet.category_table import CATEGORY_COLUMNS, category_rows, describe_categories
     from sptnet.cli.tables import print_table
-    from sptnet.edits import current
+    from sptnet.results.categories import CATEGORY_COLUMNS, category_rows, describe_categories
+    from sptnet.results.edits.log import current
     from sptnet.runtime.text import printable
 
     found = current(context.obj)
@@ -122,9 +122,9 @@ def list_(context: typer.Context) -> None:
 @app.command()
 def log(context: typer.Context) -> None:
     """Show all edits in their order."""
-    from sptnet.edit_types import describe_edit
-    from sptnet.edits import read_log
-    from sptnet.run_folder import RunFolder
+    from sptnet.results.edits.log import read_log
+    from sptnet.results.edits.types import describe_edit
+    from sptnet.results.run_folder import RunFolder
 
     RunFolder(context.obj).config()  # says so if this is no run
     entries = read_log(context.obj)
@@ -136,7 +136,7 @@ def log(context: typer.Context) -> None:
 
 def _ids(run: Path, images: list[str]) -> tuple[str, ...]:
     """Images by id, or by the path of their file."""
-    from sptnet.found import read_found
+    from sptnet.results.run_result import read_found
 
     found = read_found(run)
     ids = set(found.ids)
@@ -145,8 +145,8 @@ def _ids(run: Path, images: list[str]) -> tuple[str, ...]:
 
 
 def _add(run: Path, edit: "Edit") -> None:
-    from sptnet.edit_types import describe_edit
-    from sptnet.edits import add_edits
+    from sptnet.results.edits.log import add_edits
+    from sptnet.results.edits.types import describe_edit
 
     _tell(f"done: {describe_edit(edit)}", add_edits(run, [edit]))
 

@@ -26,7 +26,7 @@ def evaluate(
     from sptnet.cli.tables import print_scores
     from sptnet.errors import Misuse
     from sptnet.predictor import load
-    from sptnet.run_folder import RunFolder, finite
+    from sptnet.results.run_folder import RunFolder, finite
 
     predictor = load(run, device)
     if source is not None:
@@ -68,7 +68,7 @@ def score_benchmark(predictor: Any, data: Any, prompted: bool) -> dict[str, Any]
     import numpy as np
 
     from sptnet.errors import Misuse
-    from sptnet.scoring import score_sets
+    from sptnet.results.scores import score_sets
 
     pile, split = data.pile, data.split
     if predictor.n_known != split.n_known:
@@ -88,7 +88,7 @@ def score_folder(predictor: Any, folder: Path, max_unreadable: float, prompted: 
 
     from sptnet.config import DataSettings
     from sptnet.data.load import load_pile
-    from sptnet.scoring import score
+    from sptnet.results.scores import score
 
     settings = DataSettings(folder=str(folder), max_unreadable=max_unreadable)
     pile, _ = load_pile(settings, limit_flag="--max-unreadable ")

@@ -21,8 +21,8 @@ def export(
 ) -> None:
     """Write the categories of a run, as edited, or its model for other programs. Your images are only read."""
     from sptnet.errors import Misuse
-    from sptnet.export import FORMS, export_run
     from sptnet.export_model import MODEL_FORMS, export_model
+    from sptnet.results.export.files import FORMS, export_run
 
     if form in MODEL_FORMS:
         card = export_model(run, to, form, overwrite)

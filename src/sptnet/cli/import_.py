@@ -74,8 +74,8 @@ def read_names(file: Path) -> tuple[str, ...]:
 
 def name_categories(names: tuple[str, ...], known: int | None, n_categories: int) -> tuple[tuple[str, ...], int]:
     """All names, and how many are known: as told, or those with a name if only some have one."""
-    from sptnet.categories import category_names
     from sptnet.errors import Misuse
+    from sptnet.results.categories import category_names
     from sptnet.runtime.text import count
 
     if len(names) > n_categories:

@@ -35,11 +35,11 @@ def predict(
     Of a run that was edited, the categories have the names that they were given. With --parts, several processes
     started by torchrun share the work.
     """
-    from sptnet.edited_names import names_for
     from sptnet.errors import Misuse
     from sptnet.named_images import named_images
     from sptnet.parts import Naming
     from sptnet.predictor import load
+    from sptnet.results.edits.names import names_for
     from sptnet.runtime.torchrun import place_of
 
     here = place_of(os.environ)
@@ -64,7 +64,7 @@ def predict(
 def write_table(naming: Any, files: Sequence[Path], out: Path | None, max_unreadable: float) -> None:
     """All images in one table, which begins only when every image has been looked at."""
     from sptnet.data.readable import drop_unreadable
-    from sptnet.parts import COLUMNS
+    from sptnet.results.predictions import COLUMNS
     from sptnet.runtime.progress import say, tracker
     from sptnet.runtime.text import printable
 

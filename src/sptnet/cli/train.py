@@ -30,7 +30,7 @@ def train(
     from sptnet.config import Config
     from sptnet.config.recipes import load_recipe
     from sptnet.errors import Misuse
-    from sptnet.run_folder import RunFolder
+    from sptnet.results.run_folder import RunFolder
 
     changes = list(settings or [])
     plain: dict[str, Any] = {
@@ -69,7 +69,7 @@ def recipe_source(recipe: str) -> Any:
 def run(config: Any, out: Path, resume: bool, overwrite: bool) -> None:
     from sptnet.cli.tables import print_scores
     from sptnet.experiment import Experiment
-    from sptnet.run_folder import RunFolder
+    from sptnet.results.run_folder import RunFolder
 
     experiment = Experiment(config, RunFolder(out))
     with can_go_on("train", out):

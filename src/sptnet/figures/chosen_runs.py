@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sptnet.config import Config
 from sptnet.errors import Failure, Misuse
-from sptnet.run_folder import RunFolder
+from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.text import printable
 
 

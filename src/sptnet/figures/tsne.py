@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float
 
-from sptnet.edits import current
 from sptnet.errors import SptnetError
 from sptnet.figures.canvas import Drawn
 from sptnet.figures.chosen_runs import ChosenRun
 from sptnet.figures.panels import Panel, plot
-from sptnet.found import DROPPED, Found
+from sptnet.results.edits.log import current
+from sptnet.results.run_result import DROPPED, Found
 from sptnet.runtime.progress import tracker
 from sptnet.runtime.seeds import seed_of
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.found import Found
 from sptnet.metrics import match_clusters
+from sptnet.results.run_result import Found
 
 MOST_ROWS = 20
 MOST_PAIRS = 20

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sptnet.category_table import Category
-from sptnet.found import Found
 from sptnet.report.embedding import ImageMap
 from sptnet.report.overview import display_order, doubtful_ids, member_order
+from sptnet.results.categories import Category
+from sptnet.results.run_result import Found
 from sptnet.runtime.text import printable
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Int64
 
-from sptnet.found import Found
+from sptnet.results.run_result import Found
 
 MOST_POINTS = 5_000
 SCALE = 1_000

@@ -6,7 +6,7 @@ from sptnet.config import DataSettings
 from sptnet.data.image_file import ImageSource
 from sptnet.data.load import read_pile
 from sptnet.errors import SptnetError
-from sptnet.found import Found
+from sptnet.results.run_result import Found
 from sptnet.runtime.progress import Say
 
 

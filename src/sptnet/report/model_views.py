@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from sptnet.attention import last_block_attention
-from sptnet.category_table import Category
 from sptnet.data.image_file import ImageSource, UnreadableImage, read_image
 from sptnet.errors import Failure
-from sptnet.found import Found
 from sptnet.model.model_folder import load_model
 from sptnet.model_pictures import prompt_pictures
 from sptnet.report.gaze import gaze_data
 from sptnet.report.thumbnails import as_uri
+from sptnet.results.categories import Category
+from sptnet.results.run_result import Found
 from sptnet.runtime.compute import choose_compute
 
 SAMPLES = 4

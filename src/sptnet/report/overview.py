@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from sptnet.category_table import Category
-from sptnet.found import Found
+from sptnet.results.categories import Category
+from sptnet.results.run_result import Found
 
 
 def sentence(found: Found, categories: Sequence[Category]) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from sptnet.category_table import Category
-from sptnet.found import Found
+from sptnet.results.categories import Category
+from sptnet.results.run_result import Found
 
 ALL_UP_TO = 5_000
 """More images than these are not all shown."""

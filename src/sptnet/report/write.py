@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from sptnet.category_table import describe_categories
-from sptnet.edits import current, in_force, read_edits
 from sptnet.errors import Misuse
 from sptnet.report.confusion import confusion
 from sptnet.report.content import page_data
@@ -17,7 +15,9 @@ from sptnet.report.overview import sentence
 from sptnet.report.page import render
 from sptnet.report.pictured import pictured_images
 from sptnet.report.thumbnails import thumbnails
-from sptnet.run_folder import RunFolder
+from sptnet.results.categories import describe_categories
+from sptnet.results.edits.log import current, in_force, read_edits
+from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.progress import Say, bar, say
 

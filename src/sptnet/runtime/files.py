@@ -1,7 +1,8 @@
 """Writing files whole or not at all."""
 
+import csv
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 
@@ -19,3 +20,17 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 def write_text_atomically(path: Path, text: str) -> None:
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8", errors="surrogatepass"))
+
+
+def write_csv_atomically(
+    path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]], errors: str = "surrogatepass"
+) -> None:
+    """Write a CSV file in UTF-8; `errors` says how names that are not UTF-8 are encoded."""
+
+    def write(part: Path) -> None:
+        with part.open("w", encoding="utf-8", errors=errors, newline="") as stream:
+            table = csv.writer(stream)
+            table.writerow(columns)
+            table.writerows(rows)
+
+    write_atomically(path, write)

@@ -14,7 +14,7 @@ import numpy as np
 
 from sptnet.data.image_file import ImageSource, read_image
 from sptnet.errors import Failure, Misuse
-from sptnet.found import Found
+from sptnet.results.run_result import Found
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.text import count, first_three, printable
 

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
-from sptnet.edit_types import Drop, Edit, Merge, Move, Rename, Split, Undo
 from sptnet.errors import Misuse
-from sptnet.found import DROPPED, Found
+from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, Split, Undo
+from sptnet.results.run_result import DROPPED, Found
 from sptnet.runtime.text import first_three, listed, printable
 
 LONGEST_NAME = 100

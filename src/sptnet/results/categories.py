@@ -5,13 +5,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.found import Found
+from sptnet.results.run_result import Found
 
 MOST_REPRESENTATIVES = 12
 DOUBTFUL_CERTAINTY, SHARE_OF_MEDIAN = 0.5, 0.5
 DOUBTFUL_MARGIN = 0.01
 
 Floats = npt.NDArray[np.float32]
+
+
+def category_names(known_classes: tuple[str, ...], n_categories: int) -> tuple[str, ...]:
+    """Known categories keep their names; the others are new-1, new-2 and so on until someone names them."""
+    taken = set(known_classes)
+    numbers = iter(range(1, n_categories + len(taken) + 1))
+    fresh = (f"new-{i}" for i in numbers)
+    new = [name for name in fresh if name not in taken][: n_categories - len(known_classes)]
+    return (*known_classes, *new)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.category_table import mean_directions
-from sptnet.edit_steps import apply_edit
-from sptnet.edit_types import Edit, Merge, Rename, Split
-from sptnet.edits import in_force, read_edits
-from sptnet.found import Found, read_found
+from sptnet.results.categories import mean_directions
+from sptnet.results.edits.apply import apply_edit
+from sptnet.results.edits.log import in_force, read_edits
+from sptnet.results.edits.types import Edit, Merge, Rename, Split
+from sptnet.results.run_result import Found, read_found
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sptnet.edit_steps import apply_edit
-from sptnet.edit_types import Drop, Edit, Merge, Move, Rename, Split, Undo, as_dict, parse_edit
 from sptnet.errors import Failure, Misuse
-from sptnet.found import Found, read_found
+from sptnet.results.edits.apply import apply_edit
+from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, Split, Undo, as_dict, parse_edit
+from sptnet.results.run_result import Found, read_found
 from sptnet.runtime.files import write_text_atomically
 
 __all__ = [

@@ -1,6 +1,5 @@
 """What was found, as edited, in forms that other programs read. The user's own files are only read."""
 
-import csv
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,12 +9,13 @@ import numpy as np
 
 from sptnet.data.image_file import ImageSource
 from sptnet.data.load import read_pile
-from sptnet.edits import current
 from sptnet.errors import Misuse
-from sptnet.export_folders import export_folder
-from sptnet.found import Found
-from sptnet.run_folder import RunFolder
-from sptnet.runtime.files import write_atomically, write_text_atomically
+from sptnet.results.edits.log import current
+from sptnet.results.export.folders import export_folder
+from sptnet.results.predictions import COLUMNS, prediction_rows
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.run_result import Found
+from sptnet.runtime.files import write_csv_atomically, write_text_atomically
 
 FORMS = ("csv", "json", "links", "copies", "coco", "imagefolder")
 
@@ -61,16 +61,10 @@ def export(
 def write_csv(path: Path, found: Found) -> None:
     """One row an image; dropped images have none."""
 
-    def write(target: Path) -> None:
-        with target.open("w", encoding="utf-8", errors="surrogatepass", newline="") as stream:
-            table = csv.writer(stream)
-            table.writerow(["image", "category", "is_new", "certainty"])
-            for i in np.flatnonzero(found.category >= 0):
-                category = found.category[i]
-                is_new = "yes" if category >= found.n_known else "no"
-                table.writerow([found.ids[i], found.names[category], is_new, f"{found.certainty[i]:.4f}"])
-
-    write_atomically(path, write)
+    kept = np.flatnonzero(found.category >= 0)
+    ids = [found.ids[i] for i in kept]
+    rows = prediction_rows(ids, found.category[kept], found.certainty[kept], found.names, found.n_known)
+    write_csv_atomically(path, COLUMNS, rows)
 
 
 def as_json(found: Found) -> dict[str, Any]:
