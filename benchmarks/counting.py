@@ -29,7 +29,7 @@ from sklearn.cluster import KMeans
 from sptnet.clustering.count import CountEstimate, estimate_n_categories, unit_features
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import load_data
-from sptnet.features import extract_features
+from sptnet.inference.features import extract_features
 from sptnet.metrics import split_accuracy
 from sptnet.model.backbone import build_backbone
 from sptnet.runtime.compute import choose_compute

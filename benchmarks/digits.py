@@ -42,7 +42,7 @@ def finished_scores(experiment: Experiment) -> dict[str, Any]:
 
 def without_prompts(experiment: Experiment, data: LoadedData) -> dict[str, Any]:
     """The finished model with its prompts left out at test."""
-    from sptnet.predictor import load
+    from sptnet.inference.predictor import load
     from sptnet.results.scores import score
 
     split = data.split

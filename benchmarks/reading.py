@@ -21,7 +21,7 @@ from torch import Tensor
 from sptnet.data.image_file import find_images
 from sptnet.data.pixel_format import Reading
 from sptnet.data.store import ImageStore
-from sptnet.features import extract_features
+from sptnet.inference.features import extract_features
 from sptnet.model.backbone import build_backbone
 from sptnet.runtime.compute import choose_compute
 

@@ -12,11 +12,11 @@ from timm.models.eva import Eva
 from timm.models.vision_transformer import ParallelScalingBlock, ParallelThingsBlock, VisionTransformer
 from torch import Tensor, nn
 
-from sptnet.attention import BATCH_SIZE, all_weights, last_block_attention, most_attended
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
+from sptnet.inference.attention import BATCH_SIZE, all_weights, last_block_attention, most_attended
 from sptnet.model.backbone import Backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.compute import Compute

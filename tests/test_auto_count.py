@@ -47,13 +47,13 @@ def test_the_same_seed_counts_the_same(tiny_config, few_digits, tmp_path):
 
 def test_a_resumed_run_does_not_count_again(tiny_config, few_digits, run_it, tmp_path, monkeypatch):
     folder = run_it(tmp_path / "run", auto(tiny_config), few_digits)
-    monkeypatch.setattr("sptnet.auto_count.estimate_n_categories", None)
+    monkeypatch.setattr("sptnet.inference.count_categories.estimate_n_categories", None)
     run_it(folder, data=few_digits, resume=True)
 
 
 def test_sptnet_takes_the_number_of_the_run_it_starts_from(tiny_config, few_digits, run_it, tmp_path, monkeypatch):
     start = run_it(tmp_path / "simgcd", tiny_config.model_copy(update={"method": "simgcd"}), few_digits)
-    monkeypatch.setattr("sptnet.auto_count.estimate_n_categories", None)
+    monkeypatch.setattr("sptnet.inference.count_categories.estimate_n_categories", None)
     config = auto(tiny_config.changed(sptnet={"start_from": str(start)}), "sptnet")
     experiment = Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda _: None)
     assert experiment.learner.config.n_categories == 10

@@ -20,7 +20,7 @@ from conftest import Answer, Call
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe, read_config, recipe_names, recipe_text, to_toml
 from sptnet.demo import run_demo
-from sptnet.predictor import Predictor, load
+from sptnet.inference.predictor import Predictor, load
 from sptnet.results.run_folder import RunFolder
 
 VERBS = ("demo", "discover", "check", "data", "train", "evaluate", "predict", "estimate")

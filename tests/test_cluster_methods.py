@@ -16,8 +16,8 @@ from sptnet.clustering.centroids import find_centroids, named_first
 from sptnet.config import Config, KMeansSettings
 from sptnet.errors import Misuse
 from sptnet.experiment import Experiment
-from sptnet.features import extract_features
 from sptnet.head import CentroidHead, ContrastiveHead
+from sptnet.inference.features import extract_features
 from sptnet.losses import contrastive_loss, info_nce, supervised_contrastive
 from sptnet.methods import METHODS, method_of
 from sptnet.model.backbone import build_backbone

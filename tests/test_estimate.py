@@ -32,7 +32,7 @@ from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.data.image_set import digits
 from sptnet.data.split import make_split
 from sptnet.errors import Misuse
-from sptnet.features import extract_features
+from sptnet.inference.features import extract_features
 from sptnet.model.backbone import build_backbone
 from sptnet.runtime.compute import choose_compute
 

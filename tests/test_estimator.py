@@ -18,8 +18,8 @@ from sptnet import CategoryDiscoverer, speed
 from sptnet.data.image_set import digits
 from sptnet.errors import Failure, Misuse
 from sptnet.estimator_inputs import Images, as_images, as_pile, label_names, seed_from, sorted_names
+from sptnet.inference.predictor import load
 from sptnet.model.backbone import EMBEDDED
-from sptnet.predictor import load
 from sptnet.runtime.distributed import World
 
 TINY = {"backbone.image_size": 32, "kmeans.n_init": 2, "head.hidden": 16, "head.bottleneck": 8}

@@ -17,7 +17,6 @@ import torch
 from PIL import Image
 
 from conftest import Answer, Call, random_model
-from sptnet.attention import last_block_attention, most_attended
 from sptnet.config import PromptSettings
 from sptnet.config.recipes import load_recipe
 from sptnet.data.image_set import Pile, digits
@@ -33,6 +32,7 @@ from sptnet.figures.prompt_sheet import draw_prompts
 from sptnet.figures.samples import find_samples, pick
 from sptnet.figures.tiles import Group, n_abreast, tile_sheet
 from sptnet.figures.tsne import choose_images, draw_tsne, embed
+from sptnet.inference.attention import last_block_attention, most_attended
 from sptnet.model.model_folder import ModelCard, save_model
 from sptnet.results.edits.log import Drop, add_edits
 from sptnet.results.predictions import FEATURES, write_features

@@ -14,19 +14,19 @@ from torch.export import ExportedProgram
 
 from conftest import fill, random_model
 from found_runs import make_run, small_found
-from sptnet import export_model as exporting
 from sptnet.cli.export import export
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Misuse
-from sptnet.export_model import FACTS, describe, export_model
 from sptnet.head import PrototypeHead
+from sptnet.inference import export_model as exporting
+from sptnet.inference.export_model import FACTS, describe, export_model
+from sptnet.inference.predictor import Predictor, load
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model.backbone import build_backbone
 from sptnet.model.folding import can_fold, fold_prompt
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, save_model
-from sptnet.predictor import Predictor, load
 from sptnet.results.edits.log import Rename, add_edits
 from sptnet.results.edits.names import EditedNames, Part
 from sptnet.runtime.compute import choose_compute

@@ -15,8 +15,8 @@ from sptnet.data.load import LoadedData
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.experiment import Experiment
+from sptnet.inference.looking import Looker
 from sptnet.learner import Learner
-from sptnet.looking import Looker
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from sptnet.data.listing import list_folder, walk
 from sptnet.errors import Misuse
-from sptnet.named_images import named_images
-from sptnet.packed_paths import BLOCK, PackedPaths
+from sptnet.inference.bulk.image_list import named_images
+from sptnet.inference.bulk.packed_paths import BLOCK, PackedPaths
 from sptnet.runtime import progress
 
 NAMES = st.text("ab./ -", min_size=1, max_size=8).map(lambda name: name.strip("/").replace("//", "/"))

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sptnet.config import PromptSettings
-from sptnet.outputs import Outputs, classify, run_model
+from sptnet.inference.outputs import Outputs, classify, run_model
 
 
 def test_categories_and_probabilities_of_outputs():

@@ -18,16 +18,16 @@ from safetensors.torch import load_file
 
 from conftest import Command, random_model
 from found_runs import make_run, small_found
-from sptnet.attempts import attempt
 from sptnet.cli.predict import predict
 from sptnet.config import PromptSettings
 from sptnet.data.image_set import digits
 from sptnet.errors import Failure, Misuse
+from sptnet.inference.bulk.attempts import attempt
+from sptnet.inference.bulk.image_list import named_images
+from sptnet.inference.bulk.job import Job, describe_job, open_folder
+from sptnet.inference.bulk.parts import COLUMNS, Naming, Tally, write_parts
+from sptnet.inference.predictor import Predictor, load
 from sptnet.model.model_folder import ModelCard, save_model
-from sptnet.named_images import named_images
-from sptnet.parts import COLUMNS, Naming, Tally, write_parts
-from sptnet.parts_job import Job, describe_job, open_folder
-from sptnet.predictor import Predictor, load
 from sptnet.results.edits.log import Rename, add_edits
 from sptnet.runtime.distributed import World
 from test_distributed import torchrun

@@ -16,9 +16,9 @@ from PIL import Image
 
 from found_runs import make_run, small_found
 from report_runs import HOSTILE, hostile_found, hostile_run
-from sptnet.attention import Attention, most_attended
 from sptnet.cli import main
 from sptnet.errors import Failure, Misuse
+from sptnet.inference.attention import Attention, most_attended
 from sptnet.report import page as page_module
 from sptnet.report import write_report
 from sptnet.report.chart import Chart, Line, thinned, ticks

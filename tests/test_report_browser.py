@@ -12,8 +12,8 @@ import pytest
 
 from browser import NEEDED, prefer, requests, resize, start_browser
 from report_runs import HOSTILE, hostile_found, hostile_run
-from sptnet.attention import last_block_attention, most_attended
 from sptnet.cli import main
+from sptnet.inference.attention import last_block_attention, most_attended
 from sptnet.model.model_folder import load_model
 from sptnet.report import write_report
 from sptnet.results.categories import describe_categories

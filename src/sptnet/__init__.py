@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from sptnet.clustering.count import estimate_n_categories
     from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
     from sptnet.estimator import CategoryDiscoverer
+    from sptnet.inference.predictor import load
     from sptnet.metrics import split_accuracy
-    from sptnet.predictor import load
 
 __version__ = version("sptnet")
 __all__ = [
@@ -25,7 +25,7 @@ _HOME = {
     "CategoryDiscoverer": "sptnet.estimator",
     "SemiSupervisedKMeans": "sptnet.clustering.semi_supervised_kmeans",
     "estimate_n_categories": "sptnet.clustering.count",
-    "load": "sptnet.predictor",
+    "load": "sptnet.inference.predictor",
     "split_accuracy": "sptnet.metrics",
 }
 

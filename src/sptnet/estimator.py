@@ -20,10 +20,10 @@ from sptnet.discovery import epoch_changes, given_keys, make_settings, plan_for,
 from sptnet.errors import Misuse
 from sptnet.estimator_inputs import as_images, as_pile, label_names, seed_from
 from sptnet.experiment import Experiment
+from sptnet.inference.outputs import Outputs
+from sptnet.inference.predictor import Predictor
 from sptnet.metrics import split_accuracy
 from sptnet.model.model_folder import load_model
-from sptnet.outputs import Outputs
-from sptnet.predictor import Predictor
 from sptnet.results.categories import describe_categories
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import read_found

@@ -13,8 +13,8 @@ from sptnet.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 from sptnet.config import Config, PromptSettings
 from sptnet.data.load import LoadedData
 from sptnet.data.split import write_split
+from sptnet.inference.outputs import Outputs
 from sptnet.methods.phases import TakeTurns
-from sptnet.outputs import Outputs
 from sptnet.preparation import prepare
 from sptnet.results.contact_sheets import write_contact_sheets
 from sptnet.results.predictions import FEATURES, write_features, write_predictions

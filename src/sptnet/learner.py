@@ -15,13 +15,13 @@ from sptnet.config import ClusteringSettings, Config, PromptSettings
 from sptnet.data.load import LoadedData
 from sptnet.data.readable import fingerprint
 from sptnet.head import CentroidHead, ContrastiveHead
-from sptnet.looking import Looker
+from sptnet.inference.looking import Looker
+from sptnet.inference.outputs import Outputs
 from sptnet.methods.method import Method
 from sptnet.methods.phases import StagePlan
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model, save_model
 from sptnet.model.token_bank import TokenBank
-from sptnet.outputs import Outputs
 from sptnet.results.scores import score_sets
 from sptnet.run_bank import open_bank
 from sptnet.runtime.compute import Compute

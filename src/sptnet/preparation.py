@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.auto_count import count_categories, features_of
 from sptnet.clustering.count import CountEstimate
 from sptnet.config import Config
 from sptnet.data.load import LoadedData, check_count, load_data, resolve_n_categories
@@ -15,8 +14,9 @@ from sptnet.data.split import Split
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
+from sptnet.inference.count_categories import count_categories, features_of
+from sptnet.inference.looking import Looker
 from sptnet.learner import Learner
-from sptnet.looking import Looker
 from sptnet.methods import method_of
 from sptnet.methods.method import Method
 from sptnet.model.backbone import Backbone, build_backbone

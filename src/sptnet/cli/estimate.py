@@ -33,10 +33,10 @@ def estimate(
     """Estimate how many categories there are among images of which some are labelled."""
     import numpy as np
 
-    from sptnet.auto_count import count_categories, features_of
     from sptnet.config.recipes import load_recipe
     from sptnet.count_plot import check_picture_name, plot_count
     from sptnet.data.load import load_data
+    from sptnet.inference.count_categories import count_categories, features_of
     from sptnet.preparation import backbone_of
     from sptnet.runtime.compute import choose_compute
     from sptnet.runtime.distributed import world

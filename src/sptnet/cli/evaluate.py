@@ -25,7 +25,7 @@ def evaluate(
     """Score a model: All/Old/New in all forms, NMI and ARI."""
     from sptnet.cli.tables import print_scores
     from sptnet.errors import Misuse
-    from sptnet.predictor import load
+    from sptnet.inference.predictor import load
     from sptnet.results.run_folder import RunFolder, finite
 
     predictor = load(run, device)

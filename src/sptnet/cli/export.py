@@ -21,7 +21,7 @@ def export(
 ) -> None:
     """Write the categories of a run, as edited, or its model for other programs. Your images are only read."""
     from sptnet.errors import Misuse
-    from sptnet.export_model import MODEL_FORMS, export_model
+    from sptnet.inference.export_model import MODEL_FORMS, export_model
     from sptnet.results.export.files import FORMS, export_run
 
     if form in MODEL_FORMS:

@@ -36,9 +36,9 @@ def predict(
     started by torchrun share the work.
     """
     from sptnet.errors import Misuse
-    from sptnet.named_images import named_images
-    from sptnet.parts import Naming
-    from sptnet.predictor import load
+    from sptnet.inference.bulk.image_list import named_images
+    from sptnet.inference.bulk.parts import Naming
+    from sptnet.inference.predictor import load
     from sptnet.results.edits.names import names_for
     from sptnet.runtime.torchrun import place_of
 
@@ -88,8 +88,8 @@ def write_table(naming: Any, files: Sequence[Path], out: Path | None, max_unread
 def write_parts_of(
     naming: Any, run: Path, files: Any, folder: Path, part_size: int, max_unreadable: float, here: Any
 ) -> None:
-    from sptnet.parts import write_parts
-    from sptnet.parts_job import describe_job, open_folder
+    from sptnet.inference.bulk.job import describe_job, open_folder
+    from sptnet.inference.bulk.parts import write_parts
     from sptnet.runtime.progress import say
 
     open_folder(folder, describe_job(run, files, part_size, naming.with_features), here)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from jaxtyping import Float, UInt8
 from PIL import Image
 
-from sptnet.attention import Attention
+from sptnet.inference.attention import Attention
 from sptnet.report.thumbnails import as_uri
 
 MOST_BYTES = 4_000_000

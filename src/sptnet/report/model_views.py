@@ -6,9 +6,9 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
-from sptnet.attention import last_block_attention
 from sptnet.data.image_file import ImageSource, UnreadableImage, read_image
 from sptnet.errors import Failure
+from sptnet.inference.attention import last_block_attention
 from sptnet.model.model_folder import load_model
 from sptnet.model_pictures import prompt_pictures
 from sptnet.report.gaze import gaze_data

@@ -12,8 +12,8 @@ from sptnet.data.image_file import UnreadableImage
 from sptnet.data.loader import let_hang_up, n_workers
 from sptnet.data.store import ImageStore
 from sptnet.data.views import CentreViews, ViewMaker
-from sptnet.outputs import Outputs, run_model
-from sptnet.predictor import Predictor
+from sptnet.inference.outputs import Outputs, run_model
+from sptnet.inference.predictor import Predictor
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 
-from sptnet.attempts import attempt
 from sptnet.data.image_file import UnreadableImage
 from sptnet.data.readable import too_many_unreadable
 from sptnet.errors import Failure
-from sptnet.outputs import Outputs
-from sptnet.predictor import Predictor
+from sptnet.inference.bulk.attempts import attempt
+from sptnet.inference.outputs import Outputs
+from sptnet.inference.predictor import Predictor
 from sptnet.results.edits.names import EditedNames
 from sptnet.results.predictions import COLUMNS, prediction_rows, write_features
 from sptnet.runtime.files import write_csv_atomically

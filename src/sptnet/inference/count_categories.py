@@ -9,7 +9,7 @@ from sptnet.clustering.count import CountEstimate, Method, estimate_n_categories
 from sptnet.config import Config
 from sptnet.data.load import LoadedData
 from sptnet.data.loader import n_workers
-from sptnet.features import extract_features
+from sptnet.inference.features import extract_features
 from sptnet.model.backbone import Backbone
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World

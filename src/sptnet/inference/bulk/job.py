@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sptnet.errors import Failure, Misuse
+from sptnet.inference.bulk.packed_paths import PackedPaths
 from sptnet.model.model_folder import DESCRIPTION, find_model_folder
-from sptnet.packed_paths import PackedPaths
 from sptnet.results.edits.log import as_dict, in_force, read_edits
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.text import printable

@@ -12,9 +12,9 @@ from torch import Tensor
 from sptnet.data.loader import iterate_centre_views
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
+from sptnet.inference.outputs import Outputs, classify, model_features
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
-from sptnet.outputs import Outputs, classify, model_features
 from sptnet.runtime.compute import Compute, eval_mode
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept

@@ -16,10 +16,10 @@ from sptnet.data.loader import iterate_centre_views
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
+from sptnet.inference.outputs import Outputs, run_model
 from sptnet.model.folding import fold_prompt
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model
-from sptnet.outputs import Outputs, run_model
 from sptnet.runtime.compute import Compute, choose_compute
 
 Images = Sequence[str | Path | Image.Image | npt.NDArray[Any]] | npt.NDArray[Any] | str | Path | Image.Image

@@ -7,7 +7,7 @@ from pathlib import Path
 from sptnet.data.heic import left_out
 from sptnet.data.listing import readable_suffixes, walk
 from sptnet.errors import Misuse
-from sptnet.packed_paths import PackedPaths
+from sptnet.inference.bulk.packed_paths import PackedPaths
 from sptnet.runtime.progress import Say, counted, say
 
 
