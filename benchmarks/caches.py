@@ -16,8 +16,8 @@ from typing import Any
 
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
-from sptnet.experiment import Experiment
 from sptnet.results.run_folder import RunFolder
+from sptnet.training.experiment import Experiment
 
 METHODS = ("simgcd", "sptnet")
 

@@ -15,9 +15,9 @@ from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import LoadedData, load_data
 from sptnet.demo import BASELINES
-from sptnet.experiment import Experiment
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.scores import format_scores
+from sptnet.training.experiment import Experiment
 
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
     "further fine-tuning, no prompts": {"sptnet": {"strategy": "fine-tune"}},

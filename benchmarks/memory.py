@@ -24,8 +24,8 @@ from sptnet.losses import gcd_loss
 from sptnet.methods.phases import PROMPT, Always, Optimiser, StagePlan
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.memory import memory_kept
-from sptnet.stage_batches import TrainingData
-from sptnet.training import StageTrainer
+from sptnet.training.batches import TrainingData
+from sptnet.training.trainer import StageTrainer
 
 STEPS = ["16", "16/accumulate=4", "16/checkpointing=1", "16/accumulate=4/checkpointing=1", "128/accumulate=8"]
 

@@ -21,9 +21,9 @@ from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import LoadedData, load_data, split_pile
-from sptnet.experiment import Experiment
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.scores import format_scores, score_sets
+from sptnet.training.experiment import Experiment
 
 SETS: dict[str, dict[str, Any]] = {
     "cifar10": {"source": "folder", "folder": "cifar10", "known_classes": 5},

@@ -32,8 +32,8 @@ def measure_here(n_images: int, n_categories: int) -> Point:
     from sptnet.config.recipes import load_recipe
     from sptnet.data.image_set import Pile, digits
     from sptnet.data.load import LoadedData, split_pile
-    from sptnet.experiment import Experiment
     from sptnet.results.run_folder import RunFolder
+    from sptnet.training.experiment import Experiment
 
     torch.set_num_threads(1)
     ten = digits()

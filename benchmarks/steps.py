@@ -29,7 +29,6 @@ from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
-from sptnet.epoch_batches import BankedDraw, Batch, EpochBatches, iterate_batches
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
 from sptnet.methods.phases import MODEL, PROMPT, RAW, Always, Phase, StagePlan
@@ -39,7 +38,8 @@ from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.memory import memory_kept
-from sptnet.step import step_loss
+from sptnet.training.epoch_batches import BankedDraw, Batch, EpochBatches, iterate_batches
+from sptnet.training.step import step_loss
 
 CATEGORIES, HIDDEN, BOTTLENECK, BORDER = 200, 2048, 256, 30
 CPU = choose_compute("cpu", "float32")

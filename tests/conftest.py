@@ -24,13 +24,13 @@ from sptnet.data.load import LoadedData
 from sptnet.data.split import make_split
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
-from sptnet.experiment import Experiment
 from sptnet.head import PrototypeHead
 from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
-from sptnet.stage_batches import TrainingData
+from sptnet.training.batches import TrainingData
+from sptnet.training.experiment import Experiment
 
 SIZE = 32
 TIMING = ("seconds", "images_per_second", "waiting")

@@ -6,9 +6,9 @@ import pytest
 
 from sptnet.config.recipes import load_recipe
 from sptnet.errors import Misuse
-from sptnet.experiment import Experiment
 from sptnet.model.model_folder import load_model
 from sptnet.results.run_folder import RunFolder
+from sptnet.training.experiment import Experiment
 
 
 def auto(config, method="simgcd"):

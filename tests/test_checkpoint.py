@@ -11,17 +11,17 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from sptnet.checkpoint import (
+from sptnet.data.load import LoadedData
+from sptnet.errors import Failure, Misuse
+from sptnet.runtime.files import write_atomically, write_text_atomically
+from sptnet.training.checkpoint import (
     Checkpoint,
     digest,
     load_checkpoint,
     newest_checkpoint,
     save_checkpoint,
 )
-from sptnet.data.load import LoadedData
-from sptnet.errors import Failure, Misuse
-from sptnet.runtime.files import write_atomically, write_text_atomically
-from sptnet.training import StageTrainer
+from sptnet.training.trainer import StageTrainer
 
 
 def example(stage=0, epoch=1):

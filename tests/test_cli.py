@@ -101,7 +101,7 @@ def cli_benchmark(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     paint(root / "data", crow=8, owl=8, tern=8, wren=8)
     config = load_recipe("sptnet", [f"{key}={value}" for key, value in TINY.items()])
     config = config.changed(data={"folder": str(root / "data"), "known_classes": ["crow", "owl"]})
-    from sptnet.experiment import train
+    from sptnet.training.experiment import train
 
     train(config, root / "run", command=["test"])
     return RunFolder(root / "run")
@@ -384,7 +384,7 @@ def test_stopping_says_how_to_go_on(
     def stop(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sptnet.training.StageTrainer.run_epoch", stop)
+    monkeypatch.setattr("sptnet.training.trainer.StageTrainer.run_epoch", stop)
     out = tmp_path / "my run"
     answer = call("train", "sptnet", "--data", cli_data, "--out", out, *sets(n_categories=3))
     assert answer.code == 130

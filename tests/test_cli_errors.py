@@ -45,7 +45,7 @@ def err_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def err_run(err_data: Path) -> Path:
-    from sptnet.experiment import train
+    from sptnet.training.experiment import train
 
     config = load_recipe("sptnet", TINY).changed(data={"folder": str(err_data)})
     train(config, err_data.parent / "run", command=["test"])
@@ -234,7 +234,7 @@ def test_data_given_for_a_recipe_with_data_of_its_own_is_not_ignored(
         def run(self, *arguments: object) -> dict[str, Any]:
             return {}
 
-    monkeypatch.setattr("sptnet.experiment.Experiment", Stub)
+    monkeypatch.setattr("sptnet.training.experiment.Experiment", Stub)
     answer = call("train", "digits", "--data", err_data, "--out", tmp_path / "out")
     if answer.code == 0:
         assert [config.data.source for config in configs] == ["folder"]

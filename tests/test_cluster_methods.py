@@ -15,7 +15,6 @@ import sptnet
 from sptnet.clustering.centroids import find_centroids, named_first
 from sptnet.config import Config, KMeansSettings
 from sptnet.errors import Misuse
-from sptnet.experiment import Experiment
 from sptnet.head import CentroidHead, ContrastiveHead
 from sptnet.inference.features import extract_features
 from sptnet.losses import contrastive_loss, info_nce, supervised_contrastive
@@ -24,7 +23,8 @@ from sptnet.model.backbone import build_backbone
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.seeds import seed_of
-from sptnet.training import StageTrainer, parameter_groups
+from sptnet.training.experiment import Experiment
+from sptnet.training.trainer import StageTrainer, parameter_groups
 
 
 def normal(*shape, seed=0):

@@ -24,7 +24,7 @@ from sptnet.model.vit import fetch
 from sptnet.results.edits.log import current
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import read_found
-from sptnet.training import StageTrainer
+from sptnet.training.trainer import StageTrainer
 
 SMALL = ["--backbone", EMBEDDED, "--set", "backbone.image_size=32", "--device", "cpu"]
 QUICK = [*SMALL, "--no-report"]

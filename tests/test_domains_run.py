@@ -162,7 +162,7 @@ def test_a_pile_without_domains_has_its_two_sets(few_digits):
 def trained(domain_folder, tmp_path_factory, tiny_settings):
     """A run of the `pacs` recipe's data through the command line's own function."""
     from sptnet.config.recipes import load_recipe
-    from sptnet.experiment import train
+    from sptnet.training.experiment import train
 
     settings = [*tiny_settings, "data.source=pacs", f'data.folder="{domain_folder}"', "data.known_classes=4"]
     out = tmp_path_factory.mktemp("runs") / "pacs"
@@ -257,8 +257,8 @@ def test_a_number_and_a_factor_exclude_each_other(data):
 
 def test_a_run_writes_what_the_factor_became(domain_folder, tiny_settings, tmp_path):
     from sptnet.config.recipes import load_recipe
-    from sptnet.experiment import Experiment
     from sptnet.results.run_folder import RunFolder
+    from sptnet.training.experiment import Experiment
 
     settings = [*tiny_settings, "data.source=pacs", f'data.folder="{domain_folder}"', "data.known_classes=4"]
     config = load_recipe("digits", [*settings, "category_factor=2"])

@@ -106,7 +106,7 @@ def predictions(run: Path, images: Path, out: Path) -> list[dict[str, str]]:
 def edited_run(digit_folder: Path, tiny_settings: list[str], tmp_path: Path) -> tuple[Path, Path]:
     """K-means on the sixty digits, of which 0 to 4 are known."""
     from sptnet.config.recipes import load_recipe
-    from sptnet.experiment import train
+    from sptnet.training.experiment import train
 
     settings = [*tiny_settings, "data.source=folder", f'data.folder="{digit_folder}"', "method=kmeans"]
     train(load_recipe("digits", settings), tmp_path / "run", command=["test"])

@@ -6,8 +6,8 @@ from multiprocessing import active_children
 import pytest
 import torch
 
-from sptnet.epoch_batches import iterate_batches
-from sptnet.epoch_loader import EpochLoader
+from sptnet.training.epoch_batches import iterate_batches
+from sptnet.training.loader import EpochLoader
 from test_training import make_config, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

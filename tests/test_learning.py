@@ -5,8 +5,8 @@ import torch
 
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import load_data
-from sptnet.experiment import Experiment
 from sptnet.results.run_folder import RunFolder
+from sptnet.training.experiment import Experiment
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,8 @@ def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
     from sptnet.data.image_set import digits
     from sptnet.data.store import ImageStore
     from sptnet.data.views import ViewMaker
-    from sptnet.knn import knn_accuracy
     from sptnet.model.backbone import EMBEDDED, EMBEDDED_WEIGHTS, build_backbone
+    from sptnet.training.knn import knn_accuracy
 
     assert (files("sptnet") / "weights" / EMBEDDED_WEIGHTS).stat().st_size <= 3 * 2**20  # type: ignore[attr-defined]
     backbone, pile = build_backbone(EMBEDDED), digits()

@@ -14,10 +14,10 @@ from sptnet.config.recipes import load_recipe
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
-from sptnet.experiment import train
 from sptnet.inference.predictor import Predictor, as_sources, load
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model.model_folder import save_model
+from sptnet.training.experiment import train
 
 
 def picture(seed: int) -> npt.NDArray[np.uint8]:

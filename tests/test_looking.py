@@ -14,15 +14,15 @@ from sptnet.config import Config, PromptSettings
 from sptnet.data.load import LoadedData
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
-from sptnet.experiment import Experiment
 from sptnet.inference.looking import Looker
-from sptnet.learner import Learner
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.distributed import World
-from sptnet.stage_run import StageRun
-from sptnet.training import EpochReport, StageTrainer
+from sptnet.training.experiment import Experiment
+from sptnet.training.run_state import Learner
+from sptnet.training.stage import StageRun
+from sptnet.training.trainer import EpochReport, StageTrainer
 
 
 @pytest.fixture

@@ -10,21 +10,21 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-import sptnet.training
+import sptnet.training.trainer
 from conftest import SIZE
 from sptnet.config import Config
 from sptnet.costs import Costs, PileFacts
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.epoch_batches import BankedDraw, Batch
 from sptnet.head import ContrastiveHead
 from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW
-from sptnet.micro_batches import InParts, join_views, split_batch, split_views
 from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
 from sptnet.speed import Speed
-from sptnet.step import enter_last_block, leave_last_block
+from sptnet.training.accumulate import InParts, join_views, split_batch, split_views
+from sptnet.training.epoch_batches import BankedDraw, Batch
+from sptnet.training.step import enter_last_block, leave_last_block
 from test_training import constant_plan, make_config, make_trainer, normalised, one_step
 
 CASES = {
@@ -285,14 +285,14 @@ def test_nothing_is_set_aside_where_no_gradient_is_wanted(monkeypatch):
 
 def test_a_run_takes_its_settings(tiny_config, few_digits, tmp_path, monkeypatch, run_it):
     seen = set()
-    original = sptnet.training.StageTrainer.train_step
+    original = sptnet.training.trainer.StageTrainer.train_step
 
     def watched(self, *words):
         backbone = self.model.backbone
         seen.add((self.plan.name, self.accumulate, backbone.checkpointing))
         return original(self, *words)
 
-    monkeypatch.setattr(sptnet.training.StageTrainer, "train_step", watched)
+    monkeypatch.setattr(sptnet.training.trainer.StageTrainer, "train_step", watched)
     saving = {"accumulate": 3, "checkpointing": True}
     short = {"simgcd": {"epochs": 1}, "sptnet": {"epochs": 1}}
     folder = run_it(tmp_path / "run", tiny_config.changed(training=saving, **short), few_digits)

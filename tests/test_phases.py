@@ -4,12 +4,12 @@ import pytest
 
 from sptnet.config import Config
 from sptnet.errors import Misuse
-from sptnet.experiment import Experiment
 from sptnet.methods import stages_of
 from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always, OneThenOther, Phase, TakeTurns, View
 from sptnet.methods.sptnet import turns
 from sptnet.results.run_folder import RunFolder
-from sptnet.training import StageTrainer
+from sptnet.training.experiment import Experiment
+from sptnet.training.trainer import StageTrainer
 
 RAW_PAIR = (View(0, False), View(1, False))
 PROMPTED_PAIR = (View(0, True), View(1, True))

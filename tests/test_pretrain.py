@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from sptnet.data.image_set import Pile
 from sptnet.errors import Misuse
 from sptnet.model.backbone import EMBEDDED, build_backbone
-from sptnet.pretrain import PretrainEpoch, cosine_down, pretrain, pretrain_pile
-from sptnet.pretrain_views import strong_view
+from sptnet.training.pretrain import PretrainEpoch, cosine_down, pretrain, pretrain_pile
+from sptnet.training.pretrain_views import strong_view
 
 
 def pile_of(n: int = 12, labelled: int = 12) -> Pile:

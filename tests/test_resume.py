@@ -17,15 +17,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import sptnet.checkpoint
-from sptnet.checkpoint import load_checkpoint, newest_checkpoint
+import sptnet.training.checkpoint
 from sptnet.data.load import LoadedData
 from sptnet.errors import Failure, Misuse
-from sptnet.experiment import Experiment
 from sptnet.losses import GcdLoss
 from sptnet.results.run_folder import RunFolder
-from sptnet.stage_run import StageRun
-from sptnet.training import StageTrainer
+from sptnet.training.checkpoint import load_checkpoint, newest_checkpoint
+from sptnet.training.experiment import Experiment
+from sptnet.training.stage import StageRun
+from sptnet.training.trainer import StageTrainer
 
 BATCHES = 5  # sixty images, twelve a batch
 STAGE = 3 * BATCHES
@@ -238,7 +238,7 @@ def test_the_epoch_with_the_best_holdout_is_kept(choosy, held_out_digits, run_it
         return inner(self, report) | {"old_holdout": accuracies[self.plan.name, report.epoch]}
 
     monkeypatch.setattr(StageRun, "_line", line)
-    monkeypatch.setattr(sptnet.checkpoint, "KEEP", 100)
+    monkeypatch.setattr(sptnet.training.checkpoint, "KEEP", 100)
     if stopped_at is not None:
         with monkeypatch.context() as patch:
             stop_at_step(patch, stopped_at)
@@ -355,7 +355,7 @@ def die_in_save(number):
     """The process dies when half of the checkpoint of that number is written."""
 
     def prepare():
-        inner, saved = sptnet.checkpoint.save_file, []
+        inner, saved = sptnet.training.checkpoint.save_file, []
 
         def save_half(tensors, path, metadata=None):
             inner(tensors, path, metadata)
@@ -365,7 +365,7 @@ def die_in_save(number):
                 Path(path).write_bytes(content[: len(content) // 2])
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        sptnet.checkpoint.save_file = save_half
+        sptnet.training.checkpoint.save_file = save_half
 
     return prepare
 
@@ -433,12 +433,12 @@ def test_a_run_killed_in_its_first_moment_still_gets_its_split(command, train_wo
     """`sptnet evaluate` needs split.json, so a resumed run must have it too."""
 
     def prepare():
-        import sptnet.experiment
+        import sptnet.training.experiment
 
         def die(*_):
             os.kill(os.getpid(), signal.SIGKILL)
 
-        sptnet.experiment.write_split = die
+        sptnet.training.experiment.write_split = die
 
     folder = tmp_path / "run"
     assert command([*train_words, "--out", str(folder)], prepare).wait() == -signal.SIGKILL
@@ -455,7 +455,7 @@ SLOWLY = """
 import signal
 import time
 from sptnet.cli import main
-from sptnet.training import StageTrainer
+from sptnet.training.trainer import StageTrainer
 
 step = StageTrainer.train_step
 StageTrainer.train_step = lambda self, *words: (time.sleep(0.5 * (self.epoch > 0)), step(self, *words))[1]
@@ -507,21 +507,21 @@ def test_ctrl_c_during_a_destructor_is_not_lost(command, train_words, tmp_path):
     """Python drops what a signal handler raises there; the next step must stop all the same."""
 
     def prepare():
-        import sptnet.stage_batches
+        import sptnet.training.batches
 
         class Leaving:
             def __del__(self):
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(0.01)  # the handler runs here
 
-        made = sptnet.stage_batches.EpochBatches
+        made = sptnet.training.batches.EpochBatches
 
         def interrupted(*words):
             Leaving()
             return made(*words)
 
         sys.unraisablehook = lambda _: None
-        sptnet.stage_batches.EpochBatches = interrupted
+        sptnet.training.batches.EpochBatches = interrupted
 
     process = command([*train_words, "--set", "simgcd.epochs=1000", "--out", str(tmp_path / "run")], prepare)
     assert process.wait() == 130, process.said
@@ -533,12 +533,12 @@ def test_ctrl_c_before_there_is_a_run_promises_nothing(command, train_words, tmp
     """What is printed must work: there is nothing to resume while the images are still being read."""
 
     def prepare():
-        import sptnet.preparation
+        import sptnet.training.prepare
 
         def interrupted(*_):
             raise KeyboardInterrupt
 
-        sptnet.preparation.load_data = interrupted
+        sptnet.training.prepare.load_data = interrupted
 
     folder = tmp_path / "run"
     process = command([*train_words, "--out", str(folder)], prepare)

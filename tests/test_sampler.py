@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sptnet.errors import Misuse
-from sptnet.sampler import balanced_batches, n_batches
+from sptnet.training.sampler import balanced_batches, n_batches
 
 LABELLED = np.arange(100, 200)
 UNLABELLED = np.arange(1000, 1900)

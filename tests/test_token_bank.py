@@ -11,15 +11,15 @@ import torch
 from sptnet.config.recipes import load_recipe
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
-from sptnet.epoch_batches import EpochBatches
 from sptnet.errors import Failure, Misuse
-from sptnet.experiment import Experiment
 from sptnet.methods.phases import MODEL, PROMPT, RAW
 from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
-from sptnet.run_bank import size
 from sptnet.runtime.seeds import seed_of
-from sptnet.step import banked_tokens, step_loss
+from sptnet.training.bank_setup import size
+from sptnet.training.epoch_batches import EpochBatches
+from sptnet.training.experiment import Experiment
+from sptnet.training.step import banked_tokens, step_loss
 
 KEY = "these weights"
 
@@ -178,11 +178,11 @@ def test_a_bank_filled_before_changes_no_number(tiny_config, few_digits, run_it,
 def test_a_resumed_run_is_the_undisturbed_one(
     tiny_config, few_digits, run_it, tmp_path, assert_same_result, monkeypatch
 ):
-    import sptnet.training
+    import sptnet.training.trainer
 
     whole = run_it(tmp_path / "whole", banked(tiny_config), few_digits)
     done = 0
-    original = sptnet.training.StageTrainer.train_step
+    original = sptnet.training.trainer.StageTrainer.train_step
 
     def stops(self, batch, phase, number):
         nonlocal done
@@ -191,7 +191,7 @@ def test_a_resumed_run_is_the_undisturbed_one(
             raise KeyboardInterrupt
         return original(self, batch, phase, number)
 
-    monkeypatch.setattr(sptnet.training.StageTrainer, "train_step", stops)
+    monkeypatch.setattr(sptnet.training.trainer.StageTrainer, "train_step", stops)
     with pytest.raises(KeyboardInterrupt):
         run_it(tmp_path / "cut", banked(tiny_config), few_digits)
     run_it(tmp_path / "cut", banked(tiny_config), few_digits, resume=True)
@@ -279,7 +279,7 @@ def test_the_number_is_written_and_kept_when_the_disk_has_changed(
     assert np.fromfile(folder / "tokens" / "filled.bin", dtype=np.bool_).size == 60 * 5
     four = run_it(tmp_path / "four", tiny_config.changed(views={"bank": 4}, **short), few_digits)
     assert_same_result(folder, four)
-    monkeypatch.setattr("sptnet.run_bank.choose_bank", lambda *_: pytest.fail("it was chosen before"))
+    monkeypatch.setattr("sptnet.training.bank_setup.choose_bank", lambda *_: pytest.fail("it was chosen before"))
     run_it(folder, None, few_digits, resume=True)
     assert_same_result(folder, four)
 

@@ -14,14 +14,14 @@ import torch
 
 from conftest import SIZE, random_model, subset_of_digits, training_data
 from sptnet.config import Config, PromptSettings
-from sptnet.epoch_batches import EpochBatches
 from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
 from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always, Optimiser, StagePlan
 from sptnet.runtime.compute import choose_compute
-from sptnet.stage_run import in_words
-from sptnet.step import step_loss
-from sptnet.training import EpochReport, StageTrainer, parameter_groups
+from sptnet.training.epoch_batches import EpochBatches
+from sptnet.training.stage import in_words
+from sptnet.training.step import step_loss
+from sptnet.training.trainer import EpochReport, StageTrainer, parameter_groups
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 STEPS = 10
@@ -380,7 +380,7 @@ def test_an_epoch_knows_how_long_it_waited_for_images(monkeypatch):
 
         return slow
 
-    monkeypatch.setattr("sptnet.training.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("sptnet.training.trainer.time.perf_counter", lambda: now[0])
     monkeypatch.setattr(EpochBatches, "__getitem__", taking(3, EpochBatches.__getitem__))
     monkeypatch.setattr(StageTrainer, "train_step", taking(1, StageTrainer.train_step))
     report = trainer.run_epoch()

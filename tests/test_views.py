@@ -13,12 +13,12 @@ from sptnet.data.loader import iterate_centre_views, n_workers
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.data.store import ImageStore
 from sptnet.data.views import CentreViews, ViewMaker
-from sptnet.epoch_batches import EpochBatches, iterate_batches
 from sptnet.head import PrototypeHead
 from sptnet.model.backbone import build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model, save_model
 from sptnet.runtime.seeds import seed_of, seeded
+from sptnet.training.epoch_batches import EpochBatches, iterate_batches
 
 PIXELS = PixelFormat(32)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet

@@ -8,9 +8,9 @@ from pathlib import Path
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import load_data
 from sptnet.errors import Misuse
-from sptnet.experiment import Experiment
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.progress import Say
+from sptnet.training.experiment import Experiment
 
 BASELINES = {"k-means": "kmeans", "GCD": "gcd", "SimGCD": "simgcd"}
 VARIANTS = {"SPTNet-S": "shared", "SPTNet-P": "spatial", "SPTNet": "spatial+global"}

@@ -19,7 +19,6 @@ from sptnet.data.readable import drop_unreadable
 from sptnet.discovery import epoch_changes, given_keys, make_settings, plan_for, read_images, with_known_classes
 from sptnet.errors import Misuse
 from sptnet.estimator_inputs import as_images, as_pile, label_names, seed_from
-from sptnet.experiment import Experiment
 from sptnet.inference.outputs import Outputs
 from sptnet.inference.predictor import Predictor
 from sptnet.metrics import split_accuracy
@@ -30,6 +29,7 @@ from sptnet.results.run_result import read_found
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import console, say
+from sptnet.training.experiment import Experiment
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]

@@ -14,9 +14,9 @@ from sptnet.cli.stopping import can_go_on
 if TYPE_CHECKING:
     from sptnet.config import Config
     from sptnet.data.load import LoadedData
-    from sptnet.experiment import Experiment
     from sptnet.plan import Plan
     from sptnet.results.run_folder import RunFolder
+    from sptnet.training.experiment import Experiment
 
 
 def discover(
@@ -192,7 +192,7 @@ def _finish(run: Path, report: bool, open_it: bool) -> None:
 
 def _experiment(config: "Config", run: "RunFolder", data: "LoadedData | None" = None) -> "Experiment":
     """On a terminal the bars tell enough; a log gets a line an epoch."""
-    from sptnet.experiment import Experiment
     from sptnet.runtime.progress import console, say
+    from sptnet.training.experiment import Experiment
 
     return Experiment(config, run, data, tell_epoch=(lambda line: None) if console.is_terminal else say)

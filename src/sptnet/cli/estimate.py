@@ -37,9 +37,9 @@ def estimate(
     from sptnet.count_plot import check_picture_name, plot_count
     from sptnet.data.load import load_data
     from sptnet.inference.count_categories import count_categories, features_of
-    from sptnet.preparation import backbone_of
     from sptnet.runtime.compute import choose_compute
     from sptnet.runtime.distributed import world
+    from sptnet.training.prepare import backbone_of
 
     if plot is not None:
         check_picture_name(plot)

@@ -25,8 +25,8 @@ def pretrain(
     from sptnet.config import DataSettings
     from sptnet.data.load import load_pile
     from sptnet.errors import Misuse
-    from sptnet.pretrain import PretrainEpoch, pretrain_pile
     from sptnet.runtime.progress import bar, duration, say
+    from sptnet.training.pretrain import PretrainEpoch, pretrain_pile
 
     if out.suffix != ".safetensors":
         raise Misuse(f"weights are written as safetensors. Give a name such as {out.with_suffix('.safetensors')}.")

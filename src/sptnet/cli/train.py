@@ -68,8 +68,8 @@ def recipe_source(recipe: str) -> Any:
 
 def run(config: Any, out: Path, resume: bool, overwrite: bool) -> None:
     from sptnet.cli.tables import print_scores
-    from sptnet.experiment import Experiment
     from sptnet.results.run_folder import RunFolder
+    from sptnet.training.experiment import Experiment
 
     experiment = Experiment(config, RunFolder(out))
     with can_go_on("train", out):

@@ -9,22 +9,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sptnet.checkpoint import Checkpoint
-from sptnet.epoch_batches import Batch, EpochBatches
-from sptnet.epoch_loader import EpochLoader
 from sptnet.errors import Failure
 from sptnet.losses import Loss
 from sptnet.methods.phases import Phase, StagePlan
-from sptnet.micro_batches import InParts
 from sptnet.model.gcd_model import GcdModel, Group
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.progress import bar
-from sptnet.sampler import n_batches
-from sptnet.stage_batches import StageBatches, TrainingData
-from sptnet.step import loss_of, step_loss
+from sptnet.training.accumulate import InParts
+from sptnet.training.batches import StageBatches, TrainingData
+from sptnet.training.checkpoint import Checkpoint
+from sptnet.training.epoch_batches import Batch, EpochBatches
+from sptnet.training.loader import EpochLoader
+from sptnet.training.sampler import n_batches
+from sptnet.training.step import loss_of, step_loss
 
 
 @dataclass

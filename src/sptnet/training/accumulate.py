@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.epoch_batches import Batch
 from sptnet.methods.phases import Phase
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
-from sptnet.step import Outputs, enter_last_block, leave_last_block
+from sptnet.training.epoch_batches import Batch
+from sptnet.training.step import Outputs, enter_last_block, leave_last_block
 
 
 class InParts:

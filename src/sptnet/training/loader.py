@@ -3,8 +3,8 @@
 from collections.abc import Generator, Iterator
 from itertools import islice
 
-from sptnet.epoch_batches import Batch, iterate_batches
-from sptnet.stage_batches import StageBatches
+from sptnet.training.batches import StageBatches
+from sptnet.training.epoch_batches import Batch, iterate_batches
 
 
 class EpochLoader:

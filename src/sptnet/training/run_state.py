@@ -23,11 +23,11 @@ from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model, save_model
 from sptnet.model.token_bank import TokenBank
 from sptnet.results.scores import score_sets
-from sptnet.run_bank import open_bank
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.runtime.progress import bar
 from sptnet.runtime.seeds import seed_of
+from sptnet.training.bank_setup import open_bank
 
 Indices = npt.NDArray[np.int64]
 

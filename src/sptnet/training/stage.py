@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from sptnet.checkpoint import Checkpoint, frozen_digest, save_checkpoint
 from sptnet.config import PromptSettings
-from sptnet.learner import Learner
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.scores import format_scores
 from sptnet.runtime.progress import Say
-from sptnet.stage_batches import TrainingData
-from sptnet.training import EpochReport, StageTrainer, check_frozen, epochs_with_bar
+from sptnet.training.batches import TrainingData
+from sptnet.training.checkpoint import Checkpoint, frozen_digest, save_checkpoint
+from sptnet.training.run_state import Learner
+from sptnet.training.trainer import EpochReport, StageTrainer, check_frozen, epochs_with_bar
 
 WORTH_TELLING = 0.1  # of an epoch's time, if the training waits for images
 

@@ -16,7 +16,6 @@ from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
 from sptnet.inference.count_categories import count_categories, features_of
 from sptnet.inference.looking import Looker
-from sptnet.learner import Learner
 from sptnet.methods import method_of
 from sptnet.methods.method import Method
 from sptnet.model.backbone import Backbone, build_backbone
@@ -27,7 +26,8 @@ from sptnet.runtime.compute import Compute, choose_compute
 from sptnet.runtime.distributed import World, world
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.seeds import seed_of, seeded
-from sptnet.starting_model import starting_model
+from sptnet.training.run_state import Learner
+from sptnet.training.starting_model import starting_model
 
 
 def prepare(config: Config, data: LoadedData | None = None, tell: Say = say) -> Learner:

@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.epoch_batches import Batch
 from sptnet.losses import Loss
 from sptnet.methods.phases import Phase, StagePlan
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
+from sptnet.training.epoch_batches import Batch
 
 Outputs = tuple[Float[Tensor, "2b bottleneck"], Float[Tensor, "2b k"]]
 """Projections and logits: view one of all images, then view two."""

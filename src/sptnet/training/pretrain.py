@@ -23,12 +23,12 @@ from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
-from sptnet.knn import knn_accuracy
 from sptnet.losses import STUDENT_TEMPERATURE, info_nce, mean_entropy_gap, self_distillation
 from sptnet.model.backbone import Backbone, build_backbone
-from sptnet.pretrain_views import strong_view
 from sptnet.runtime.files import write_atomically
 from sptnet.runtime.seeds import seed_of, seeded
+from sptnet.training.knn import knn_accuracy
+from sptnet.training.pretrain_views import strong_view
 
 CONTRAST_TEMPERATURE = 0.2
 TEACHER_TEMPERATURE = 0.05

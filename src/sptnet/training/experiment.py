@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from sptnet.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 from sptnet.config import Config, PromptSettings
 from sptnet.data.load import LoadedData
 from sptnet.data.split import write_split
 from sptnet.inference.outputs import Outputs
 from sptnet.methods.phases import TakeTurns
-from sptnet.preparation import prepare
 from sptnet.results.contact_sheets import write_contact_sheets
 from sptnet.results.predictions import FEATURES, write_features, write_predictions
 from sptnet.results.run_folder import RunFolder, refuse_among_images
-from sptnet.run_bank import with_bank
-from sptnet.run_facts import now, starting_facts
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.progress import Say, duration, say
-from sptnet.sampler import check_batch_size, n_batches
-from sptnet.stage_run import StageRun
+from sptnet.training.bank_setup import with_bank
+from sptnet.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
+from sptnet.training.prepare import prepare
+from sptnet.training.run_facts import now, starting_facts
+from sptnet.training.sampler import check_batch_size, n_batches
+from sptnet.training.stage import StageRun
 
 
 class Experiment:

@@ -9,12 +9,12 @@ from torch.utils.data import Dataset
 from sptnet.data.load import LoadedData
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
-from sptnet.epoch_batches import Batch, EpochBatches
 from sptnet.methods.phases import Phase, Turns
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of
-from sptnet.sampler import balanced_batches, n_batches
+from sptnet.training.epoch_batches import Batch, EpochBatches
+from sptnet.training.sampler import balanced_batches, n_batches
 
 
 @dataclass(frozen=True)
