@@ -21,19 +21,19 @@ from sptnet.config import PromptSettings
 from sptnet.config.recipes import load_recipe
 from sptnet.data.image_set import Pile, digits
 from sptnet.errors import Failure, Misuse
-from sptnet.figures import Wishes, Written, write_figures
-from sptnet.figures.accuracy import draw_accuracy, spread
-from sptnet.figures.attention_maps import draw_attention, painted, parse_patch
-from sptnet.figures.canvas import house_style, short
-from sptnet.figures.chosen_runs import ChosenRun, choose_runs, labels_of
-from sptnet.figures.differences import differing_settings
-from sptnet.figures.panels import Panel, n_columns, plot
-from sptnet.figures.prompt_sheet import draw_prompts
-from sptnet.figures.samples import find_samples, pick
-from sptnet.figures.tiles import Group, n_abreast, tile_sheet
-from sptnet.figures.tsne import choose_images, draw_tsne, embed
 from sptnet.inference.attention import last_block_attention, most_attended
 from sptnet.model.model_folder import ModelCard, save_model
+from sptnet.report.figures.accuracy import draw_accuracy, spread
+from sptnet.report.figures.attention_maps import draw_attention, painted, parse_patch
+from sptnet.report.figures.canvas import house_style, short
+from sptnet.report.figures.chosen_runs import ChosenRun, choose_runs, labels_of
+from sptnet.report.figures.differences import differing_settings
+from sptnet.report.figures.panels import Panel, n_columns, plot
+from sptnet.report.figures.prompt_sheet import draw_prompts
+from sptnet.report.figures.samples import find_samples, pick
+from sptnet.report.figures.tiles import Group, n_abreast, tile_sheet
+from sptnet.report.figures.tsne import choose_images, draw_tsne, embed
+from sptnet.report.figures.write import Wishes, Written, write_figures
 from sptnet.results.edits.log import Drop, add_edits
 from sptnet.results.predictions import FEATURES, write_features
 from sptnet.results.run_folder import RunFolder
@@ -632,7 +632,7 @@ def test_the_verb_passes_wishes_on(call: Call, monkeypatch: pytest.MonkeyPatch) 
         asked.append(arguments)
         return Written([], [])
 
-    monkeypatch.setattr("sptnet.figures.write_figures", write)
+    monkeypatch.setattr("sptnet.report.figures.write.write_figures", write)
     shown = ("--image", "x/1.png", "--image", "2.png", "--patch", "4,5", "--share", "0.5")
     assert call("a", "b", "--out", "o", "--only", "tsne, accuracy", *shown, "--device", "cpu", "--overwrite").code == 0
     assert call("a").code == 0

@@ -19,22 +19,21 @@ from report_runs import HOSTILE, hostile_found, hostile_run
 from sptnet.cli import main
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.attention import Attention, most_attended
-from sptnet.report import page as page_module
-from sptnet.report import write_report
-from sptnet.report.chart import Chart, Line, thinned, ticks
-from sptnet.report.confusion import confusion
-from sptnet.report.content import page_data
-from sptnet.report.curves import count_chart, training_charts
-from sptnet.report.embedding import ImageMap, image_map, on_grid, plane, sample
-from sptnet.report.facts import edit_command, run_facts
-from sptnet.report.gaze import gaze_data, packed, tenths
-from sptnet.report.images_of_run import image_sources
-from sptnet.report.model_views import sample_images
-from sptnet.report.overview import display_order, member_order, sentence
-from sptnet.report.page import policy, render, safe_json, script_text
-from sptnet.report.pictured import ALL_UP_TO, CHOSEN, pictured_images
-from sptnet.report.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
-from sptnet.report.write import BUDGET
+from sptnet.report.page import render as page_module
+from sptnet.report.page.attention_data import gaze_data, packed, tenths
+from sptnet.report.page.chart import Chart, Line, thinned, ticks
+from sptnet.report.page.confusion import confusion
+from sptnet.report.page.content import page_data
+from sptnet.report.page.curves import count_chart, training_charts
+from sptnet.report.page.embedding import ImageMap, image_map, on_grid, plane, sample
+from sptnet.report.page.facts import edit_command, run_facts
+from sptnet.report.page.image_sources import image_sources
+from sptnet.report.page.model_views import sample_images
+from sptnet.report.page.overview import display_order, member_order, sentence
+from sptnet.report.page.render import policy, render, safe_json, script_text
+from sptnet.report.page.shown_images import ALL_UP_TO, CHOSEN, pictured_images
+from sptnet.report.page.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
+from sptnet.report.page.write import BUDGET, write_report
 from sptnet.results.categories import Category, describe_categories
 from sptnet.results.edits.log import Drop, Rename, add_edits
 from sptnet.results.run_folder import RunFolder
@@ -149,7 +148,7 @@ def test_thumbnails_are_as_fine_as_the_budget_allows() -> None:
 
 
 def test_a_sample_that_promised_too_much_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sptnet.report.thumbnails._SAMPLE", 4)
+    monkeypatch.setattr("sptnet.report.page.thumbnails._SAMPLE", 4)
     plain, loud = np.zeros((120, 120, 3), np.uint8), noisy(1)[0]
     misleading = [plain if i % 6 == 0 else loud for i in range(24)]
     done: list[int] = []
@@ -476,7 +475,7 @@ def lab(light: Any) -> Any:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_the_colours_of_the_map_differ_for_everybody(theme: int) -> None:
-    css = (Path(page_module.__file__).parent / "page" / "report.css").read_text(encoding="utf-8")
+    css = (Path(page_module.__file__).parent / "assets" / "report.css").read_text(encoding="utf-8")
     colours = [pair[theme] for pair in re.findall(r"--c\d: light-dark\((#\w+), (#\w+)\)", css)]
     ground = re.search(r"--panel: light-dark\((#\w+), (#\w+)\)", css)
     assert len(colours) == 8
@@ -599,24 +598,24 @@ def test_hostile_names_stay_texts_and_edits_can_name_them(tmp_path: Path) -> Non
 
 def test_a_page_stays_within_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With pictures of noise, which no format compresses, and names that take much room."""
-    monkeypatch.setattr("sptnet.report.write.BUDGET", 700_000)
-    monkeypatch.setattr("sptnet.report.write.LEAST_FOR_PICTURES", 10_000)
+    monkeypatch.setattr("sptnet.report.page.write.BUDGET", 700_000)
+    monkeypatch.setattr("sptnet.report.page.write.LEAST_FOR_PICTURES", 10_000)
     pictures = noisy(200, 96)
     found = replace(many_found(200), ids=tuple(f"{i:04d}" + 120 * "漢" for i in range(200)))
     run = make_run(tmp_path, found, source="digits")
-    monkeypatch.setattr("sptnet.report.write.image_sources", lambda *_: pictures)
+    monkeypatch.setattr("sptnet.report.page.write.image_sources", lambda *_: pictures)
     page = write_report(run, tell=quiet, model_pictures=False)
     assert 0.6 * 700_000 < page.stat().st_size <= 700_000
     assert BUDGET == 15_000_000
 
 
 def test_a_large_run_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sptnet.report.pictured.ALL_UP_TO", 20)
-    monkeypatch.setattr("sptnet.report.pictured.CHOSEN", 8)
+    monkeypatch.setattr("sptnet.report.page.shown_images.ALL_UP_TO", 20)
+    monkeypatch.setattr("sptnet.report.page.shown_images.CHOSEN", 8)
     found = many_found(60)
     run = make_run(tmp_path, found, source="digits")
-    monkeypatch.setattr("sptnet.report.write.image_sources", lambda *_: [np.zeros((8, 8), np.uint8)] * 60)
-    monkeypatch.setattr("sptnet.report.write.image_map", lambda found: image_map(found, 12))
+    monkeypatch.setattr("sptnet.report.page.write.image_sources", lambda *_: [np.zeros((8, 8), np.uint8)] * 60)
+    monkeypatch.setattr("sptnet.report.page.write.image_map", lambda found: image_map(found, 12))
     text = write_report(run, tell=quiet, model_pictures=False).read_text(encoding="utf-8")
     data = page_json(text, "data")
     n = len(data["images"]["id"])

@@ -15,7 +15,7 @@ from report_runs import HOSTILE, hostile_found, hostile_run
 from sptnet.cli import main
 from sptnet.inference.attention import last_block_attention, most_attended
 from sptnet.model.model_folder import load_model
-from sptnet.report import write_report
+from sptnet.report.page.write import write_report
 from sptnet.results.categories import describe_categories
 from sptnet.results.edits.log import current
 from sptnet.runtime.compute import choose_compute

@@ -37,8 +37,8 @@ def show_found(run: Path, report: bool, open_it: bool) -> None:
     import webbrowser
 
     from sptnet.cli.tables import print_table
-    from sptnet.report import write_report
-    from sptnet.report.overview import sentence
+    from sptnet.report.page.overview import sentence
+    from sptnet.report.page.write import write_report
     from sptnet.results.categories import CATEGORY_COLUMNS, category_rows, describe_categories
     from sptnet.results.edits.log import current
     from sptnet.runtime.text import printable

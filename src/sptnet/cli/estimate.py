@@ -34,9 +34,9 @@ def estimate(
     import numpy as np
 
     from sptnet.config.recipes import load_recipe
-    from sptnet.count_plot import check_picture_name, plot_count
     from sptnet.data.load import load_data
     from sptnet.inference.count_categories import count_categories, features_of
+    from sptnet.report.figures.count_curve import check_picture_name, plot_count
     from sptnet.runtime.compute import choose_compute
     from sptnet.runtime.distributed import world
     from sptnet.training.prepare import backbone_of

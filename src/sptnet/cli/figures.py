@@ -28,8 +28,8 @@ def figures(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace figures of the same names.")] = False,
 ) -> None:
     """Draw runs for a paper: t-SNE, attention maps, prompts, accuracy against a setting. Runs are only read."""
-    from sptnet.figures import FILES, Wishes, write_figures
-    from sptnet.figures.attention_maps import parse_patch
+    from sptnet.report.figures.attention_maps import parse_patch
+    from sptnet.report.figures.write import FILES, Wishes, write_figures
     from sptnet.runtime.compute import choose_compute
 
     wishes = Wishes(

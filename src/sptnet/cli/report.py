@@ -17,7 +17,7 @@ def report(
     """Write one page about a run, as edited: what was found, a map, the curves; categories can be corrected in it."""
     import webbrowser
 
-    from sptnet.report import write_report
+    from sptnet.report.page.write import write_report
 
     page = write_report(run, out, model_pictures=not without_model)
     print(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB)")

@@ -1,5 +1,4 @@
-"""One page in one file about a finished run: what was found, how it came about, and a place to correct it."""
+"""Pages and figures about finished runs.
 
-from sptnet.report.write import write_report
-
-__all__ = ["write_report"]
+Reads what a run left behind; trains nothing and changes no file of a run but its report.
+"""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sptnet.figures.chosen_runs import ChosenRun
+from sptnet.report.figures.chosen_runs import ChosenRun
 
 KNOWN_CLASSES = "data.known_classes"
 NO_MATTER = {

@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image
 
 from sptnet.inference.attention import Attention
-from sptnet.report.thumbnails import as_uri
+from sptnet.report.page.thumbnails import as_uri
 
 MOST_BYTES = 4_000_000
 

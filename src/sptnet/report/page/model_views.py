@@ -10,9 +10,9 @@ from sptnet.data.image_file import ImageSource, UnreadableImage, read_image
 from sptnet.errors import Failure
 from sptnet.inference.attention import last_block_attention
 from sptnet.model.model_folder import load_model
-from sptnet.model_pictures import prompt_pictures
-from sptnet.report.gaze import gaze_data
-from sptnet.report.thumbnails import as_uri
+from sptnet.report.page.attention_data import gaze_data
+from sptnet.report.page.thumbnails import as_uri
+from sptnet.report.prompt_pictures import prompt_pictures
 from sptnet.results.categories import Category
 from sptnet.results.run_result import Found
 from sptnet.runtime.compute import choose_compute

@@ -7,7 +7,7 @@ from sptnet.data.image_file import ImageSource, UnreadableImage, read_image
 from sptnet.data.image_set import UNKNOWN, Pile
 from sptnet.data.load import read_pile
 from sptnet.errors import Misuse, SptnetError
-from sptnet.figures.chosen_runs import ChosenRun
+from sptnet.report.figures.chosen_runs import ChosenRun
 from sptnet.runtime.seeds import seed_of
 from sptnet.runtime.text import first_three, printable
 

@@ -8,9 +8,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from sptnet.errors import Misuse, SptnetError
-from sptnet.figures.canvas import Drawn
-from sptnet.figures.chosen_runs import ChosenRun
-from sptnet.figures.differences import KNOWN_CLASSES, differing_settings
+from sptnet.report.figures.canvas import Drawn
+from sptnet.report.figures.chosen_runs import ChosenRun
+from sptnet.report.figures.differences import KNOWN_CLASSES, differing_settings
 from sptnet.runtime.text import listed
 
 AXES = {

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sptnet.figures.canvas import PAGE_WIDTH, short
+from sptnet.report.figures.canvas import PAGE_WIDTH, short
 
 Points = npt.NDArray[np.float32]
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sptnet.report.embedding import ImageMap
-from sptnet.report.overview import display_order, doubtful_ids, member_order
+from sptnet.report.page.embedding import ImageMap
+from sptnet.report.page.overview import display_order, doubtful_ids, member_order
 from sptnet.results.categories import Category
 from sptnet.results.run_result import Found
 from sptnet.runtime.text import printable

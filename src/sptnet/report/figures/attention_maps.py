@@ -7,12 +7,12 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from sptnet.errors import Misuse, SptnetError
-from sptnet.figures.canvas import PAGE_WIDTH, Drawn, short
-from sptnet.figures.chosen_runs import ChosenRun
-from sptnet.figures.samples import find_samples
-from sptnet.figures.tiles import BETWEEN, GAP, MARGIN, Group, Tile, tile_sheet
 from sptnet.inference.attention import Attention, last_block_attention, most_attended
 from sptnet.model.model_folder import load_model
+from sptnet.report.figures.canvas import PAGE_WIDTH, Drawn, short
+from sptnet.report.figures.chosen_runs import ChosenRun
+from sptnet.report.figures.samples import find_samples
+from sptnet.report.figures.tiles import BETWEEN, GAP, MARGIN, Group, Tile, tile_sheet
 from sptnet.runtime.compute import Compute
 
 CLASS_TOKEN, PATCH = "attention-class-token", "attention-patch"

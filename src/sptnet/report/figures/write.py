@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sptnet.errors import Misuse
-from sptnet.figures.accuracy import draw_accuracy
-from sptnet.figures.attention_maps import CLASS_TOKEN, PATCH, Place, draw_attention
-from sptnet.figures.canvas import Drawn, files_of, house_style, save
-from sptnet.figures.chosen_runs import choose_runs
-from sptnet.figures.prompt_sheet import draw_prompts
-from sptnet.figures.tsne import draw_tsne
 from sptnet.inference.attention import check_share
+from sptnet.report.figures.accuracy import draw_accuracy
+from sptnet.report.figures.attention_maps import CLASS_TOKEN, PATCH, Place, draw_attention
+from sptnet.report.figures.canvas import Drawn, files_of, house_style, save
+from sptnet.report.figures.chosen_runs import choose_runs
+from sptnet.report.figures.prompt_sheet import draw_prompts
+from sptnet.report.figures.tsne import draw_tsne
 from sptnet.runtime.compute import Compute
 
 FILES = {"attention": (CLASS_TOKEN, PATCH), "prompts": ("prompts",), "accuracy": ("accuracy",), "tsne": ("tsne",)}

@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Any
 
 from sptnet.errors import Misuse
-from sptnet.report.confusion import confusion
-from sptnet.report.content import page_data
-from sptnet.report.curves import count_chart, training_charts
-from sptnet.report.embedding import image_map
-from sptnet.report.facts import edit_command, run_facts
-from sptnet.report.images_of_run import image_sources
-from sptnet.report.model_views import ModelViews, model_views
-from sptnet.report.overview import sentence
-from sptnet.report.page import render
-from sptnet.report.pictured import pictured_images
-from sptnet.report.thumbnails import thumbnails
+from sptnet.report.page.confusion import confusion
+from sptnet.report.page.content import page_data
+from sptnet.report.page.curves import count_chart, training_charts
+from sptnet.report.page.embedding import image_map
+from sptnet.report.page.facts import edit_command, run_facts
+from sptnet.report.page.image_sources import image_sources
+from sptnet.report.page.model_views import ModelViews, model_views
+from sptnet.report.page.overview import sentence
+from sptnet.report.page.render import render
+from sptnet.report.page.shown_images import pictured_images
+from sptnet.report.page.thumbnails import thumbnails
 from sptnet.results.categories import describe_categories
 from sptnet.results.edits.log import current, in_force, read_edits
 from sptnet.results.run_folder import RunFolder

@@ -54,4 +54,4 @@ def safe_json(value: Any) -> Markup:
 
 
 def _asset(name: str) -> str:
-    return files("sptnet.report").joinpath("page", name).read_text(encoding="utf-8")
+    return files("sptnet.report.page").joinpath("assets", name).read_text(encoding="utf-8")

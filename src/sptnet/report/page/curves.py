@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sptnet.errors import Failure
-from sptnet.report.chart import Chart, Line
+from sptnet.report.page.chart import Chart, Line
 
 SCORES = {"all": "All", "old": "Old", "new": "New"}
 LOSSES = {

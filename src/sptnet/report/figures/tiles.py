@@ -9,7 +9,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sptnet.figures.canvas import PAGE_WIDTH
+from sptnet.report.figures.canvas import PAGE_WIDTH
 
 Tile = npt.NDArray[np.uint8]
 

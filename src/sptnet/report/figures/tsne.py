@@ -9,9 +9,9 @@ import numpy.typing as npt
 from jaxtyping import Float
 
 from sptnet.errors import SptnetError
-from sptnet.figures.canvas import Drawn
-from sptnet.figures.chosen_runs import ChosenRun
-from sptnet.figures.panels import Panel, plot
+from sptnet.report.figures.canvas import Drawn
+from sptnet.report.figures.chosen_runs import ChosenRun
+from sptnet.report.figures.panels import Panel, plot
 from sptnet.results.edits.log import current
 from sptnet.results.run_result import DROPPED, Found
 from sptnet.runtime.progress import tracker
