@@ -14,7 +14,7 @@ from typing import Any
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import LoadedData, load_data
-from sptnet.demo import BASELINES
+from sptnet.discovery.demo import BASELINES
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.scores import format_scores
 from sptnet.training.experiment import Experiment

@@ -19,7 +19,7 @@ import sptnet
 from conftest import Answer, Call
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe, read_config, recipe_names, recipe_text, to_toml
-from sptnet.demo import run_demo
+from sptnet.discovery.demo import run_demo
 from sptnet.inference.predictor import Predictor, load
 from sptnet.results.run_folder import RunFolder
 
@@ -529,7 +529,7 @@ def tiny_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         config = load_recipe(name, [*settings, *changes])
         return config.changed(data={"source": "folder", "folder": str(data), "known_classes": 2})
 
-    monkeypatch.setattr("sptnet.demo.load_recipe", tiny_recipe)
+    monkeypatch.setattr("sptnet.discovery.demo.load_recipe", tiny_recipe)
     return tmp_path
 
 

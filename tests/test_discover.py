@@ -14,11 +14,11 @@ import pytest
 from PIL import Image
 
 from conftest import Call
-from sptnet import speed
 from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.data.image_set import Pile, digits
-from sptnet.discovery import DEFAULT_BACKBONE, epoch_changes, given_keys, make_settings
+from sptnet.discovery.discover import DEFAULT_BACKBONE, epoch_changes, given_keys, make_settings
+from sptnet.discovery.plan import speed
 from sptnet.model.backbone import EMBEDDED
 from sptnet.model.vit import fetch
 from sptnet.results.edits.log import current

@@ -14,10 +14,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch.utils.data import Dataset
 
-from sptnet import CategoryDiscoverer, speed
+from sptnet import CategoryDiscoverer
 from sptnet.data.image_set import digits
+from sptnet.discovery.estimator_inputs import Images, as_images, as_pile, label_names, seed_from, sorted_names
+from sptnet.discovery.plan import speed
 from sptnet.errors import Failure, Misuse
-from sptnet.estimator_inputs import Images, as_images, as_pile, label_names, seed_from, sorted_names
 from sptnet.inference.predictor import load
 from sptnet.model.backbone import EMBEDDED
 from sptnet.runtime.distributed import World
@@ -330,6 +331,6 @@ def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
 
 
 def test_several_processes_need_a_folder_that_all_of_them_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sptnet.estimator.world", lambda: World(0, 2))
+    monkeypatch.setattr("sptnet.discovery.estimator.world", lambda: World(0, 2))
     with pytest.raises(Misuse, match=r"need a run directory that all of them see\. Give out=DIR\."):
         discoverer().fit(X, Y)

@@ -13,15 +13,15 @@ from torch.autograd.graph import saved_tensors_hooks
 import sptnet.training.trainer
 from conftest import SIZE
 from sptnet.config import Config
-from sptnet.costs import Costs, PileFacts
 from sptnet.data.pixel_format import PixelFormat
+from sptnet.discovery.plan.costs import Costs, PileFacts
+from sptnet.discovery.plan.speed import Speed
 from sptnet.head import ContrastiveHead
 from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW
 from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
-from sptnet.speed import Speed
 from sptnet.training.accumulate import InParts, join_views, split_batch, split_views
 from sptnet.training.epoch_batches import BankedDraw, Batch
 from sptnet.training.step import enter_last_block, leave_last_block

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 import torch
 
-from sptnet import discovery
-from sptnet import speed as speed_module
 from sptnet.config import Config
 from sptnet.config.recipes import all_keys
-from sptnet.costs import Costs, PileFacts
 from sptnet.data.load import load_data
-from sptnet.discovery import make_settings, plan_for
+from sptnet.discovery import discover as discovery
+from sptnet.discovery.discover import make_settings, plan_for
+from sptnet.discovery.plan import speed as speed_module
+from sptnet.discovery.plan.costs import Costs, PileFacts
+from sptnet.discovery.plan.plan import LEAST_STEPS, PLANNED, SPTNET_LEAST_STEPS, Plan, batch_size_for, make_plan
+from sptnet.discovery.plan.speed import Speed, measure_speed, rate, scaled_border
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
 from sptnet.methods.phases import MODEL, PROMPT, TakeTurns
 from sptnet.model.backbone import EMBEDDED
-from sptnet.plan import LEAST_STEPS, PLANNED, SPTNET_LEAST_STEPS, Plan, batch_size_for, make_plan
 from sptnet.runtime.distributed import World
-from sptnet.speed import Speed, measure_speed, rate, scaled_border
 
 GIB = 2**30
 CPU = Speed("cpu", forward=50, prompted=20, last_block=1000, decode=500, image_size=224, token_bytes=300_000)

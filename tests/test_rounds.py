@@ -10,11 +10,11 @@ import pytest
 
 from found_runs import IDS, make_run, small_found
 from sptnet.data.load import load_data
+from sptnet.discovery.rounds import labels_text, next_labels, next_round, read_round, settled
 from sptnet.errors import Misuse
 from sptnet.results.edits.log import add_edits
 from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, Split, Undo
 from sptnet.results.run_result import Found
-from sptnet.rounds import labels_text, next_labels, next_round, read_round, settled
 
 CAT_A, CAT_B, UNSURE_CAT, DOG, E, F, SUB_E, TEST = IDS
 GIVEN = {CAT_A: "cat", CAT_B: "cat"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sptnet.clustering.count import estimate_n_categories
     from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
-    from sptnet.estimator import CategoryDiscoverer
+    from sptnet.discovery.estimator import CategoryDiscoverer
     from sptnet.inference.predictor import load
     from sptnet.metrics import split_accuracy
 
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "CategoryDiscoverer": "sptnet.estimator",
+    "CategoryDiscoverer": "sptnet.discovery.estimator",
     "SemiSupervisedKMeans": "sptnet.clustering.semi_supervised_kmeans",
     "estimate_n_categories": "sptnet.clustering.count",
     "load": "sptnet.inference.predictor",

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from sptnet.data.check.findings import Finding
     from sptnet.data.check.folder_check import FolderCheck
-    from sptnet.plan import Plan
+    from sptnet.discovery.plan.plan import Plan
 
 MOST_ROWS = 50
 MOST_EXAMPLES = 10
@@ -55,7 +55,7 @@ def check(
 def expected(folder: Path, labels: Path | None, unlabelled: str, backbone: str, minutes: float | None) -> "Plan":
     """What `sptnet discover` would do with this folder, measured on this machine."""
     from sptnet.cli.options import as_changes
-    from sptnet.discovery import make_settings, plan_for, read_images
+    from sptnet.discovery.discover import make_settings, plan_for, read_images
 
     plain = {"data.folder": folder.resolve(), "data.labels": labels and labels.resolve(), "data.unlabelled": unlabelled}
     changes = as_changes(plain)

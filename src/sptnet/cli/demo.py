@@ -13,7 +13,7 @@ def demo(
 ) -> None:
     """Discover handwritten digits: 0 to 4 are known, 5 to 9 are found. A few minutes on two CPU cores."""
     from sptnet.cli.tables import percent, print_table
-    from sptnet.demo import run_demo
+    from sptnet.discovery.demo import run_demo
     from sptnet.runtime.progress import say
 
     rows = []

@@ -14,7 +14,7 @@ from sptnet.cli.stopping import can_go_on
 if TYPE_CHECKING:
     from sptnet.config import Config
     from sptnet.data.load import LoadedData
-    from sptnet.plan import Plan
+    from sptnet.discovery.plan.plan import Plan
     from sptnet.results.run_folder import RunFolder
     from sptnet.training.experiment import Experiment
 
@@ -54,7 +54,7 @@ def discover(
     open_it: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
 ) -> None:
     """Sort a folder of images: recognise the categories you know, find the new ones, and write a report."""
-    from sptnet.discovery import epoch_changes
+    from sptnet.discovery.discover import epoch_changes
     from sptnet.errors import Misuse
     from sptnet.runtime.distributed import world
 
@@ -120,7 +120,7 @@ Begun = tuple["Plan", "LoadedData", Mapping[str, str]]
 
 
 def _first_round(out: Path, changes: list[str], method: str | None, minutes: float | None, report: bool) -> Begun:
-    from sptnet.discovery import AUTO, given_keys, make_settings, plan_for, read_images
+    from sptnet.discovery.discover import AUTO, given_keys, make_settings, plan_for, read_images
     from sptnet.results.run_folder import refuse_among_images
 
     config = make_settings(AUTO, changes)
@@ -141,11 +141,11 @@ def _another_round(
     report: bool,
 ) -> Begun:
     """With the earlier settings, unless told otherwise, or the earlier run had no labels to learn from."""
-    from sptnet.discovery import change_settings, given_keys, plan_for
+    from sptnet.discovery.discover import change_settings, given_keys, plan_for
+    from sptnet.discovery.plan.plan import PLANNED
+    from sptnet.discovery.rounds import LABELS, labels_text, next_round, read_round
     from sptnet.errors import Misuse
-    from sptnet.plan import PLANNED
     from sptnet.results.run_folder import refuse_among_images
-    from sptnet.rounds import LABELS, labels_text, next_round, read_round
 
     if any(change.startswith("data.labels=") for change in changes):
         raise Misuse("--continue takes its labels from the edits of the earlier run. Leave --labels out.")

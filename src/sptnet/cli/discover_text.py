@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sptnet.data.load import LoadedData
-    from sptnet.plan import Plan
+    from sptnet.discovery.plan.plan import Plan
 
 
 def tell_plan(plan: "Plan", data: "LoadedData") -> None:

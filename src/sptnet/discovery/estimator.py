@@ -16,9 +16,16 @@ from sptnet.config import Config
 from sptnet.config.recipes import toml_value
 from sptnet.data.load import LoadedData, split_pile
 from sptnet.data.readable import drop_unreadable
-from sptnet.discovery import epoch_changes, given_keys, make_settings, plan_for, read_images, with_known_classes
+from sptnet.discovery.discover import (
+    epoch_changes,
+    given_keys,
+    make_settings,
+    plan_for,
+    read_images,
+    with_known_classes,
+)
+from sptnet.discovery.estimator_inputs import as_images, as_pile, label_names, seed_from
 from sptnet.errors import Misuse
-from sptnet.estimator_inputs import as_images, as_pile, label_names, seed_from
 from sptnet.inference.outputs import Outputs
 from sptnet.inference.predictor import Predictor
 from sptnet.metrics import split_accuracy

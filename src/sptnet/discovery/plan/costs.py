@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from sptnet.config import Config
 from sptnet.data.loader import n_workers
+from sptnet.discovery.plan.speed import Speed
 from sptnet.model.token_bank import places
-from sptnet.speed import Speed
 from sptnet.training.sampler import n_batches
 
 COUNTING_SECONDS = 0.01  # an image, for trying counts once the features are there

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sptnet.config import Config
-from sptnet.costs import Costs, PileFacts
+from sptnet.discovery.plan.costs import Costs, PileFacts
+from sptnet.discovery.plan.speed import Speed, scaled_border
 from sptnet.errors import Misuse
 from sptnet.methods import METHODS, NAMES
 from sptnet.model.token_bank import BANKS, DISK_SHARE, room_for_bank
 from sptnet.runtime.progress import duration
 from sptnet.runtime.text import sentence
-from sptnet.speed import Speed, scaled_border
 
 CPU_MINUTES, GPU_MINUTES = 30.0, 240.0
 BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2)

@@ -11,7 +11,7 @@ import numpy as np
 
 from sptnet.config import Config
 from sptnet.data.load import LoadedData
-from sptnet.discovery import read_images
+from sptnet.discovery.discover import read_images
 from sptnet.errors import Misuse
 from sptnet.results.categories import describe_categories
 from sptnet.results.edits.apply import apply_edit

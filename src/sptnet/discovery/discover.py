@@ -6,18 +6,18 @@ from typing import Any
 
 from sptnet.config import BackboneSettings, Config
 from sptnet.config.recipes import apply_setting, make_config, parse_toml, recipe_text
-from sptnet.costs import PileFacts
 from sptnet.data.image_set import Pile
 from sptnet.data.load import LoadedData, load_pile, resolve_n_categories, split_pile
+from sptnet.discovery.plan.costs import PileFacts
+from sptnet.discovery.plan.plan import Plan, check_wishes, make_plan
+from sptnet.discovery.plan.speed import measure_speed
 from sptnet.errors import Misuse
 from sptnet.model.backbone import EMBEDDED, build_backbone
 from sptnet.model.token_bank import free_disk
-from sptnet.plan import Plan, check_wishes, make_plan
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.torchrun import lent_cores
-from sptnet.speed import measure_speed
 
 DEFAULT_BACKBONE = BackboneSettings().name
 AUTO = "auto"
