@@ -1,0 +1,328 @@
+"""`sptnet discover` from a folder to a report: the plan it tells, what it finds, going on, another round, mistakes."""
+
+import csv
+import json
+import shutil
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Call
+from helpers.digit_folders import fill
+from sptnet.cli import main
+from sptnet.config import Config
+from sptnet.discovery.discover import DEFAULT_BACKBONE, epoch_changes, given_keys, make_settings
+from sptnet.discovery.plan import speed
+from sptnet.model.backbone import EMBEDDED
+from sptnet.model.vit import fetch
+from sptnet.results.edits.log import current
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.run_result import read_found
+from sptnet.training.trainer import StageTrainer
+
+SMALL = ["--backbone", EMBEDDED, "--set", "backbone.image_size=32", "--device", "cpu"]
+QUICK = [*SMALL, "--no-report"]
+
+
+@pytest.fixture
+def call(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
+    monkeypatch.setattr(speed, "SECONDS", 0.005)
+    return call
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("discover") / "photos")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("discover") / "pile", known=0, per_class=5)
+
+
+@pytest.fixture(scope="module")
+def finished(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run of SimGCD for tests that copy it."""
+    run = tmp_path_factory.mktemp("runs") / "first"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(speed, "SECONDS", 0.005)
+        options = ["--method", "simgcd", "--epochs", "2", "--categories", "6", "--seed", "3"]
+        patch.setattr(sys, "argv", ["sptnet", "discover", str(images), "--out", str(run), *QUICK, *options])
+        with pytest.raises(SystemExit) as stop:
+            main()
+    assert stop.value.code == 0
+    return run
+
+
+@pytest.fixture
+def first(finished: Path, tmp_path: Path) -> Path:
+    shutil.copytree(finished, tmp_path / "first")
+    return tmp_path / "first"
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_plan_is_told_before_anything_is_done(call: Call, images: Path, tmp_path: Path) -> None:
+    answer = call("discover", images, "--out", tmp_path / "run", *QUICK, "--dry-run")
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[:3] == [
+        "images: 48 in photos; 12 labelled of 3 known categories (0, 1, 2), 36 unsorted",
+        f"backbone: {EMBEDDED}; device: cpu",
+        "plan:",
+    ]
+    assert lines[-1] == "nothing was started. Leave --dry-run out to begin."
+    steps = [line.split("  about ")[0].strip() for line in lines if "  about " in line]
+    assert steps[0] == "look at all images and count the categories"
+    assert steps[-2:] == ["sort all images", "in all"]
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_labels_it_says_that_it_clusters(call: Call, bare: Path, tmp_path: Path) -> None:
+    answer = call("discover", bare, "--out", tmp_path / "run", *QUICK, "--categories", "5")
+    assert answer.code == 0, answer.err
+    assert "images: 30 in pile; 0 labelled, 30 unsorted" in answer.out
+    assert "No image has a label, so the images are clustered by k-means" in answer.out
+    found = read_found(tmp_path / "run")
+    assert (found.names, found.n_known) == (("new-1", "new-2", "new-3", "new-4", "new-5"), 0)
+    assert set(found.part) == {"unlabelled"}
+    assert "found: 30 images, 0 known categories, 5 new, " in answer.out
+    assert RunFolder(tmp_path / "run").config().data.known_classes == 0
+    assert call("discover", "--resume", "--out", tmp_path / "run", "--no-report").code == 0
+
+
+def test_without_labels_categories_are_counted_too(call: Call, bare: Path, tmp_path: Path) -> None:
+    answer = call("discover", bare, "--out", tmp_path / "run", *QUICK)
+    assert answer.code == 0, answer.err
+    estimate = json.loads((tmp_path / "run" / "estimate.json").read_text())
+    assert len(read_found(tmp_path / "run").names) == estimate["n_categories"] >= 1
+
+
+# --- from a folder to a report ----------------------------------------------------------------------------------------
+
+
+def test_a_whole_discovery(
+    call: Call, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", lambda page: bool(shown.append(page)))
+    monkeypatch.chdir(tmp_path)
+    answer = call("discover", images, *SMALL, "--method", "simgcd", "--epochs", "2", "--open")
+    assert answer.code == 0, answer.err
+    run = Path("runs/photos")
+    assert "  SimGCD for 2 epochs, as asked." in answer.out
+    assert "categories of runs/photos" in answer.out
+    assert "found: 48 images, 3 known categories, " in answer.out
+    assert "report: runs/photos/report.html" in answer.out
+    assert "  sptnet discover --continue runs/photos --out runs/photos-2\n" in answer.out
+    assert "  sptnet export runs/photos --as links --to runs/photos-sorted\n" in answer.out
+    assert answer.out.splitlines()[-1] == "no browser was found. Open the report by hand."
+    assert shown == [(tmp_path / run / "report.html").as_uri()]
+    assert "<html" in (run / "report.html").read_text()[:400]
+    assert not (run / "tokens").exists(), "the token bank has served"
+    config = RunFolder(run).config()
+    assert (config.method, config.simgcd.epochs, config.training.evaluate_every) == ("simgcd", 2, 2)
+    assert config.views.bank > 0
+    assert RunFolder(run).facts()["command"][:2] == ["sptnet", "discover"]
+    again = call("discover", images, *SMALL)
+    assert (again.code, again.err) == (
+        2,
+        "error: runs/photos is not empty. Go on with --resume, replace it with --overwrite, or give another --out.\n",
+    )
+    replaced = call("discover", images, *QUICK, "--method", "kmeans", "--categories", "4", "--overwrite")
+    assert replaced.code == 0, replaced.err
+    assert not (run / "report.html").exists()
+
+
+def test_options_reach_the_settings(call: Call, images: Path, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("path,label\n0/0-0.png,nought\n1/1-0.png,one\n1/1-1.png,one\n")
+    options = ["--labels", labels, "--categories", "4", "--seed", "5", "--method", "kmeans"]
+    answer = call("discover", images, "--out", tmp_path / "run", *QUICK, *options, "--set", "kmeans.n_init=2")
+    assert answer.code == 0, answer.err
+    config = RunFolder(tmp_path / "run").config()
+    assert (config.n_categories, config.seed, config.kmeans.n_init) == (4, 5, 2)
+    assert read_found(tmp_path / "run").names == ("nought", "one", "new-1", "new-2")
+
+
+def test_a_method_may_be_set_like_anything_else(call: Call, images: Path, tmp_path: Path) -> None:
+    words = ["--set", "method=gcd", "--set", "gcd.epochs=3", "--dry-run"]
+    answer = call("discover", images, "--out", tmp_path / "run", *QUICK, *words)
+    assert "  GCD for 3 epochs, as asked." in answer.out
+
+
+def test_unsorted_images_may_lie_in_another_folder(call: Call, images: Path, tmp_path: Path) -> None:
+    answer = call("discover", images, "--out", tmp_path / "run", *QUICK, "--unlabelled", "2", "--dry-run")
+    assert "of 3 known categories (0, 1, unlabelled)" in answer.out
+
+
+def test_what_cannot_be_fetched_is_a_choice_for_the_user(
+    call: Call, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "try_to_load_from_cache", lambda repository, file: None)
+    monkeypatch.setattr(fetch, "hub_answers", lambda: False)
+    answer = call("discover", images, "--out", tmp_path / "run")
+    assert answer.code == 1
+    assert answer.err == (
+        f"error: the weights of {DEFAULT_BACKBONE} could not be downloaded. Ways out: connect to the network and try "
+        "again; give a local weights file with --weights FILE; or, for small drawings, take the backbone that comes "
+        f"with sptnet: --backbone {EMBEDDED}. (In Python: weights=..., backbone=...)\n"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_weights_file_is_used(call: Call, images: Path, tmp_path: Path, tiny_weights: Path) -> None:
+    answer = call(
+        *("discover", images, "--out", tmp_path / "run", *QUICK),
+        *("--weights", tiny_weights, "--method", "kmeans", "--categories", "4"),
+    )
+    assert answer.code == 0, answer.err
+    assert RunFolder(tmp_path / "run").config().backbone.weights == str(tiny_weights)
+
+
+# --- stopped and going on ---------------------------------------------------------------------------------------------
+
+
+def test_a_stopped_discovery_goes_on(call: Call, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = StageTrainer.run_epoch
+
+    def stop_in_the_second(self: StageTrainer, *arguments: Any) -> Any:
+        if self.epoch == 1:
+            raise KeyboardInterrupt
+        return whole(self, *arguments)
+
+    monkeypatch.setattr(StageTrainer, "run_epoch", stop_in_the_second)
+    run = tmp_path / "my run"
+    options = ["--method", "simgcd", "--epochs", "3", "--categories", "6"]
+    stopped = call("discover", images, "--out", run, *QUICK, *options)
+    assert stopped.code == 130
+    go_on = f"sptnet discover --resume --out '{run}'"
+    assert stopped.err.endswith(f"stopped; the last whole epoch is kept. Go on with: {go_on}\n")
+    assert (run / "tokens").is_dir()
+    again = call("discover", "--resume", "--out", run, "--no-report")
+    assert (again.code, again.err.endswith(f"Go on with: {go_on}\n")) == (130, True)
+    monkeypatch.setattr(StageTrainer, "run_epoch", whole)
+    finished = call("discover", "--resume", "--out", run, "--no-report")
+    assert finished.code == 0, finished.err
+    assert "found: 48 images" in finished.out
+    assert [line["epoch"] for line in RunFolder(run).metrics()] == [1, 2, 3]
+    assert not (run / "tokens").exists()
+
+
+# --- another round ----------------------------------------------------------------------------------------------------
+
+
+def test_another_round_learns_from_the_edits(call: Call, first: Path, tmp_path: Path) -> None:
+    moved = ["3-7.png", "unlabelled/3-0.png"]
+    assert call("edit", first, "move", *moved, "--to", "three", "--create").code == 0
+    assert call("edit", first, "rename", "0", "nought").code == 0
+    answer = call("discover", "--continue", first, "--out", tmp_path / "second", "--no-report")
+    assert answer.code == 0, answer.err
+    labels = {
+        row["path"]: row["label"] for row in csv.DictReader((tmp_path / "second/labels.csv").read_text().splitlines())
+    }
+    assert "  SimGCD for 2 epochs, as before." in answer.out
+    assert f"another round on {first}: it starts with {len(labels):,} labels\n" in answer.out
+    assert {label for path, label in labels.items() if path.startswith("0/")} == {"nought"}
+    assert set(labels.values()) == {"nought", "1", "2", "three"}
+    before, after = RunFolder(first).config(), RunFolder(tmp_path / "second").config()
+    assert (after.method, after.simgcd, after.views) == (before.method, before.simgcd, before.views)
+    state = current(first)
+    assert after.n_categories == len({state.names[i] for i in state.category} | set(labels.values()))
+    assert all(labels[image] == "three" for image in moved)
+    found = read_found(tmp_path / "second")
+    assert found.names[: found.n_known] == ("1", "2", "nought", "three")
+    assert {id_ for id_, part in zip(found.ids, found.part, strict=True) if part == "labelled"} == set(labels)
+    told = call(
+        *("discover", "--continue", first, "--out", tmp_path / "third", "--no-report"),
+        *("--method", "kmeans", "--categories", "5"),
+    )
+    assert told.code == 0, told.err
+    config = RunFolder(tmp_path / "third").config()
+    assert (config.method, config.n_categories) == ("kmeans", 5)
+
+
+def test_a_clustered_pile_gets_a_method_that_learns(call: Call, bare: Path, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    assert call("discover", bare, "--out", first, *QUICK, "--categories", "4").code == 0
+    for old, name in (("new-1", "a"), ("new-2", "b")):
+        assert call("edit", first, "rename", old, name).code == 0
+    answer = call("discover", "--continue", first, "--out", tmp_path / "second", "--dry-run", "--minutes", "6000")
+    assert answer.code == 0, answer.err
+    assert "of 2 known categories (a, b)" in answer.out
+    assert "  SimGCD for 200 epochs" in answer.out
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "no images given. Give a folder: sptnet discover FOLDER --out RUN"),
+        (["--resume"], "--resume goes on with the settings of the run. Give --resume and --out alone."),
+        (["IMAGES", "--resume", "--out", "OUT"], "--resume goes on with the settings of the run."),
+        (["--resume", "--out", "OUT", "--overwrite"], "--resume goes on with the settings of the run."),
+        (["--resume", "--out", "OUT"], "is not a run: it has no config.toml."),
+        (["IMAGES", "--continue", "FIRST"], "--continue takes the images of the earlier run. Leave the folder out."),
+        (["--continue", "FIRST"], "where is the new round to be written? Give another run directory with --out."),
+        (
+            ["--continue", "FIRST", "--out", "OUT", "--labels", "x.csv"],
+            "--continue takes its labels from the edits of the earlier run. Leave --labels out.",
+        ),
+        (
+            ["--continue", "FIRST", "--out", "FIRST", "--overwrite"],
+            "which it builds on. Give another --out.",
+        ),
+        (["--continue", "FIRST", "--out", "OUT"], "has been edited, so another round would learn nothing new."),
+        (["IMAGES", "--out", "OUT", "--open", "--no-report"], "--open shows the report, which --no-report leaves out."),
+        (["IMAGES", "--out", "IMAGES/run"], "would lie among the images it reads."),
+        (["IMAGES", "--out", "FILE"], "is a file. Give a folder that does not exist yet with --out."),
+        (["IMAGES", "--out", "OUT", "--method", "magic"], "unknown method 'magic'. Use auto or one of:"),
+        (["IMAGES", "--out", "OUT", "--minutes", "-1"], "minutes is -1. Give a number above 0."),
+        (["IMAGES", "--out", "OUT", "--categories", "many"], "n_categories: "),
+        (["IMAGES", "--out", "OUT", "--categories", "2"], "n_categories is 2, but 3 categories are known already."),
+        (["BARE", "--out", "OUT", "--method", "sptnet"], "no image has a label, but SPTNet learns from labels."),
+        (["nowhere", "--out", "OUT"], "there is no folder"),
+        (["SORTED", "--out", "OUT"], "every image is labelled, so there is nothing to discover. Put the unsorted"),
+    ],
+)
+def test_mistakes_end_with_a_way_out(
+    call: Call, words: list[str], message: str, images: Path, bare: Path, finished: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("x")
+    places = {"IMAGES": images, "BARE": bare, "FIRST": finished, "OUT": tmp_path / "out", "FILE": tmp_path / "file"}
+    if "SORTED" in words:
+        places["SORTED"] = fill(tmp_path / "sorted", known=6, labelled=8, per_class=9)
+        for stray in (tmp_path / "sorted").glob("*.png"):
+            stray.unlink()
+    for name, place in places.items():
+        words = [word.replace(name, str(place)) if word.startswith(name) else word for word in words]
+    extra = [] if "--resume" in words or "--continue" in words else QUICK
+    answer = call("discover", *words, *extra)
+    assert (answer.code, answer.out) == (2, "")
+    assert message in answer.err
+    assert not (tmp_path / "out").exists()
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_embedded_backbone_brings_its_learning_rates() -> None:
+    plain = make_settings("auto", [])
+    assert plain == Config(n_categories="auto")
+    small = make_settings(EMBEDDED, ["simgcd.learning_rate=0.5"])
+    assert (small.backbone.name, small.simgcd.learning_rate, small.sptnet.learning_rate) == (EMBEDDED, 0.5, 0.02)
+    assert (small.data, small.method) == (Config().data, Config().method)
+    assert make_settings("auto", [f'backbone.name="{EMBEDDED}"']) == make_settings(EMBEDDED, [])
+    assert make_settings(EMBEDDED, ["backbone.name=vit_tiny_patch16_224"]).simgcd == Config().simgcd
+
+
+def test_keys_that_were_given() -> None:
+    assert given_keys(["a.b=1", " c.d = x=y"]) == {"a.b", "c.d"}
+    assert epoch_changes(None) == []
+    assert given_keys(epoch_changes(3)) == {"gcd.epochs", "simgcd.epochs", "sptnet.epochs"}

@@ -1,0 +1,82 @@
+"""Miniature data sets in their makers' layouts, and the published draw of labelled images."""
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from sptnet.data.benchmarks.class_splits import ClassSplit
+from sptnet.data.benchmarks.pacs import CLASSES, DOMAINS
+from sptnet.data.image_set import Pile
+from sptnet.data.split import make_split
+
+
+def encoded(form: str) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(stream, form)
+    return stream.getvalue()
+
+
+PICTURES = {".png": encoded("PNG"), ".jpg": encoded("JPEG"), ".jpeg": encoded("JPEG")}
+
+
+def pictures(root: Path, *names: str) -> Path:
+    """Images of 8x8 pixels under these names."""
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(PICTURES[path.suffix.lower()])
+    return root
+
+
+def lines(path: Path, *content: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in content), encoding="utf-8")
+    return path
+
+
+def published_draw(ids: Iterable[str], share: float = 0.5) -> set[str]:
+    """The labelled ones among the known classes' training images, drawn with numpy's global generator."""
+    candidates = list(ids)
+    np.random.seed(0)
+    drawn = np.random.choice(range(len(candidates)), replace=False, size=(int(share * len(candidates)),))
+    return {candidates[i] for i in drawn}
+
+
+SPLIT = ClassSplit(known=(2, 0), new=(1, 3))
+
+
+def true_names(pile: Pile) -> list[str]:
+    return [pile.names[label] for label in pile.labels]
+
+
+def assert_published_draw(pile: Pile, n_known: int, **options: Any) -> None:
+    """The labelled images are those of the loaders that published results come from."""
+    known = [
+        id_ for id_, label, test in zip(pile.ids, pile.labels, pile.test, strict=True) if label < n_known and not test
+    ]
+    split = make_split(pile, n_known, **options)
+    assert {pile.ids[i] for i in split.labelled} == published_draw(known)
+
+
+BIRDS = ["001.Albatross", "002.Bunting", "003.Cardinal", "004.Dove"]
+
+
+def write_cub(root: Path) -> Path:
+    """Four birds; images.txt is not sorted, every third image is a test image."""
+    rows = [(BIRDS[i % 4], f"bird_{99 - i:02d}.jpg") for i in range(24)]
+    pictures(root / "images", *(f"{bird}/{file}" for bird, file in rows))
+    lines(root / "classes.txt", *(f"{i} {bird}" for i, bird in enumerate(BIRDS, 1)))
+    lines(root / "images.txt", *(f"{i} {bird}/{file}" for i, (bird, file) in enumerate(rows, 1)))
+    lines(root / "image_class_labels.txt", *(f"{i} {BIRDS.index(bird) + 1}" for i, (bird, _) in enumerate(rows, 1)))
+    lines(root / "train_test_split.txt", *(f"{i} {int(i % 3 > 0)}" for i in range(1, 25)))
+    return root
+
+
+def write_pacs(root: Path) -> Path:
+    for domain in DOMAINS:
+        pictures(root / domain, *(f"{name}/pic_{i}.jpg" for name in CLASSES for i in (1, 2)))
+    return root

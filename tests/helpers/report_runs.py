@@ -1,0 +1,84 @@
+"""Shared by the tests of the report page: a finished run whose images and categories have the worst of names."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from helpers.found_runs import make_run
+from sptnet.config import PromptSettings
+from sptnet.head import PrototypeHead
+from sptnet.model.backbone import build_backbone
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.model_folder import ModelCard, save_model
+from sptnet.results.run_folder import RunFolder
+from sptnet.results.run_result import Found
+
+HOSTILE = (
+    "<script>window.hacked=1</script>.png",
+    "</script>.png",
+    "<img src=x onerror=window.hacked=1>.png",
+    "unlabelled/\"quotes\" & 'more'.png",
+    "unlabelled/two\nlines.png",
+    "unlabelled/\U0001f9a6 né 漢字.png",
+    "unlabelled/" + 251 * "n" + ".png",
+    "unlabelled/not utf-8 \udcff\udcfe.png",
+)
+NAMES = ("cat", "<b>dog</b>", "constructor", "new-1", "new-2")
+N = 40
+
+
+def hostile_found() -> Found:
+    """Forty images in five categories, three known; two of each category are doubtful, and every truth is known."""
+    random = np.random.RandomState(0)
+    ids = [*HOSTILE, *(f"unlabelled/{i:02d}.png" for i in range(len(HOSTILE), N))]
+    category = np.sort(np.concatenate([np.arange(5).repeat(6), np.repeat([3, 3, 4, 4, 4], 2)]))
+    features = 4 * np.eye(5, 16)[category] + random.standard_normal((N, 16)) * 0.3
+    certainty = random.uniform(0.6, 1, N)
+    certainty[[np.flatnonzero(category == c)[i] for c in range(5) for i in (1, 3)]] = (0.33, 0.3) * 5
+    truth = [NAMES[c] if c < 3 else f"fish {c}" for c in category]
+    truth[0], truth[-1] = "<b>dog</b>", "cat"
+    return Found(
+        ids=tuple(ids),
+        sources=(None,) * N,
+        part=("unlabelled",) * N,
+        names=NAMES,
+        n_known=3,
+        category=category,
+        certainty=certainty.round(4).astype(np.float32),
+        features=(features / np.linalg.norm(features, axis=1, keepdims=True)).astype(np.float32),
+        truth=tuple(truth),
+    )
+
+
+def hostile_run(root: Path) -> Path:
+    """A run in `root`/run with images, a model with prompts, curves, scores and an estimate."""
+    found = hostile_found()
+    run = make_run(root, found)
+    random = np.random.RandomState(1)
+    for i, id_ in enumerate(found.ids):
+        noise = random.randint(0, 60, (20, 24)) + 30 * int(found.category[i]) + 20
+        Image.fromarray(noise.astype(np.uint8)).save(root / "data" / id_)
+    backbone = build_backbone("sptnet_digits_vit")
+    model = GcdModel(backbone, PrototypeHead(backbone.dim, len(NAMES), hidden=16, bottleneck=8))
+    prompt = PromptSettings(kind="spatial+global", border=8)
+    model.attach_prompt(prompt)
+    save_model(run / "model", model, ModelCard(NAMES, 3, prompt, 0.875))
+    folder = RunFolder(run)
+    for epoch in (1, 2, 3):
+        scores = {"unlabelled": {"all": 0.5 + epoch / 10, "old": 0.9, "new": None}}
+        folder.add_metrics(
+            {"stage": "sptnet", "epoch": epoch, "losses": {"model": {"total": 4.0 / epoch}}, "scores": scores}
+        )
+    folder.write_facts(
+        {
+            "data": {"name": "<pets>", "unreadable": [{"image": "<script>.png", "reason": "truncated"}]},
+            "scores": {"unlabelled": {"all": 0.715, "old": 0.9, "new": None}},
+        }
+    )
+    trial = {"labelled_accuracy": 0.5, "silhouette": 0.1, "inertia": 1.0}
+    curve = [{"n_categories": n, "score": score, **trial} for n, score in ((3, 0.1), (5, 0.8), (9, 0.3))]
+    estimate = {"n_categories": 5, "interval": [4, 6], "method": "balance", "curve": curve}
+    folder.estimate_file.write_text(json.dumps(estimate), encoding="utf-8")
+    return run

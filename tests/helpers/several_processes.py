@@ -1,0 +1,58 @@
+"""A few steps of every method and strategy on a shared global batch; run by torchrun, or called for one process."""
+
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # torchrun starts this file by itself
+
+from helpers.trainers import make_config, make_trainer
+from sptnet.model.token_bank import TokenBank
+from sptnet.runtime.distributed import World, world
+
+STRATEGIES = ("alternate", "end-to-end", "data-first", "model-first", "prompts-only", "random-prompts", "fine-tune")
+CASES = {
+    "simgcd": make_config("simgcd"),
+    "gcd": make_config("gcd"),
+    "vpt": make_config(kind="vpt"),
+    "bank": make_config("simgcd"),
+    "in parts": make_config(),
+    **{f"sptnet-{strategy}": make_config(strategy=strategy) for strategy in STRATEGIES},
+}
+PRECISIONS = {"float64": torch.float64, "float32": torch.float32}
+BATCH = 13  # shares differ in size
+
+
+def train(case: str, dtype: torch.dtype, here: World, tokens: Path) -> tuple[dict[str, torch.Tensor], list[object]]:
+    """Weights after two epochs, and their losses."""
+    trainer = make_trainer(CASES[case], batch_size=BATCH)
+    trainer.world = here
+    trainer.accumulate = 4 if case == "in parts" else 1
+    trainer.model.to(dtype)
+    normalise = trainer.data.maker.normalise
+    trainer.data.maker.normalise = lambda views: normalise(views).to(dtype)
+    if case == "bank":
+        backbone = trainer.model.backbone
+        tokens_a_view = (backbone.pixels.image_size // backbone.patch_size) ** 2 + 1
+        trainer.bank = here.one_by_one_on_a_machine(
+            lambda: TokenBank(tokens, len(trainer.data.ids), 2, tokens_a_view, backbone.dim, str(dtype))
+        )
+    losses = [trainer.run_epoch().losses for _ in range(2)]
+    return {name: value.detach().contiguous() for name, value in trainer.model.state_dict().items()}, losses
+
+
+def main() -> None:
+    out, here = Path(sys.argv[1]), world()
+    torch.set_num_threads(1)
+    for case in CASES:
+        for name, dtype in PRECISIONS.items():
+            if case == "bank" and name == "float64":
+                continue  # its tokens are float16 in any case
+            weights, losses = train(case, dtype, here, out / f"tokens-{name}")
+            save_file(weights, out / f"{case}-{name}-{here.rank}.safetensors", {"losses": repr(losses)})
+
+
+if __name__ == "__main__":
+    main()

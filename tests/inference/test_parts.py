@@ -1,0 +1,411 @@
+"""Prediction in parts: the rows of one table, whoever computes them and however often the job was stopped."""
+
+import csv
+import json
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from conftest import Command, random_model
+from helpers.found_runs import make_run, small_found
+from helpers.torchrun import torchrun
+from sptnet.cli.predict import predict
+from sptnet.config import PromptSettings
+from sptnet.data.image_set import digits
+from sptnet.errors import Failure, Misuse
+from sptnet.inference.bulk.attempts import attempt
+from sptnet.inference.bulk.image_list import named_images
+from sptnet.inference.bulk.job import Job, describe_job, open_folder
+from sptnet.inference.bulk.parts import COLUMNS, Naming, Tally, write_parts
+from sptnet.inference.predictor import Predictor, load
+from sptnet.model.model_folder import ModelCard, save_model
+from sptnet.results.edits.log import Rename, add_edits
+from sptnet.runtime.distributed import World
+
+N = 150
+PROMPT = PromptSettings(kind="spatial+global", border=4)
+
+
+def make_model(folder: Path, seed: int = 0, names: tuple[str, ...] = ("a", "b", "c", "d"), n_known: int = 2) -> Path:
+    model = random_model(seed=seed, n_categories=len(names))
+    model.attach_prompt(PROMPT, torch.Generator().manual_seed(seed))
+    save_model(folder, model, ModelCard(names, n_known, PROMPT, 0.875))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model") / "m")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundred and fifty digits in two folders: two batches and a bit."""
+    root = tmp_path_factory.mktemp("images")
+    for i, pixels in enumerate(digits().sources[:N]):
+        (root / str(i % 2)).mkdir(exist_ok=True)
+        Image.fromarray(np.asarray(pixels)).save(root / str(i % 2) / f"{i:03d}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def whole(model: Path, images: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The plain table."""
+    out = tmp_path_factory.mktemp("whole") / "all.csv"
+    predict(model, [images], out, "cpu")
+    return out.read_bytes()
+
+
+def in_parts(run: Path, images: Path, folder: Path, size: int = 64, max_unreadable: float = 0.01) -> None:
+    predict(run, [images], None, "cpu", max_unreadable, folder, size)
+
+
+def joined(folder: Path) -> bytes:
+    """All parts as one table."""
+    header = (",".join(COLUMNS) + "\r\n").encode()
+    tables = [path.read_bytes() for path in sorted(folder.glob("part-?????.csv"))]
+    assert all(table.startswith(header) for table in tables)
+    return header + b"".join(table.removeprefix(header) for table in tables)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def times(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+def rows(table: bytes) -> list[list[str]]:
+    return list(csv.reader(table.decode().splitlines()))
+
+
+# the parts
+
+
+def test_the_parts_together_are_the_plain_table(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
+    in_parts(model, images, tmp_path / "deep" / "parts")
+    assert names_in(tmp_path / "deep" / "parts") == ["part-00000.csv", "part-00001.csv", "part-00002.csv", "parts.json"]
+    assert joined(tmp_path / "deep" / "parts") == whole
+    lengths = [len(rows(path.read_bytes())) - 1 for path in sorted((tmp_path / "deep" / "parts").glob("*.csv"))]
+    assert lengths == [64, 64, 22]
+
+
+@pytest.mark.parametrize(("size", "n_parts"), [(7, 22), (40, 4), (75, 2), (N, 1), (10_000, 1)])
+def test_the_size_of_the_parts_changes_no_row(
+    size: int, n_parts: int, model: Path, images: Path, whole: bytes, tmp_path: Path
+) -> None:
+    in_parts(model, images, tmp_path / "parts", size)
+    assert len(list((tmp_path / "parts").glob("*.csv"))) == n_parts
+    found, expected = rows(joined(tmp_path / "parts")), rows(whole)
+    assert [row[:3] for row in found] == [row[:3] for row in expected]
+    certainty = [[float(row[3]) for row in table[1:]] for table in (found, expected)]
+    assert certainty[0] == pytest.approx(certainty[1], abs=2e-4)  # other batches, other rounding
+
+
+def test_a_list_names_the_images_too(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "images.txt"
+    file.write_text("\n".join(map(str, named_images([images]))))
+    predict(model, None, tmp_path / "all.csv", "cpu", list_file=file)
+    assert (tmp_path / "all.csv").read_bytes() == whole
+    predict(model, None, None, "cpu", 0.01, tmp_path / "parts", 64, list_file=file)
+    assert joined(tmp_path / "parts") == whole
+    with pytest.raises(
+        Misuse, match=r"no images given\. Give images, folders of images, or a list of them with --list"
+    ):
+        predict(model, None, None, "cpu")
+
+
+def test_what_is_there_is_not_computed_again(
+    model: Path, images: Path, whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "parts"
+    in_parts(model, images, folder)
+    assert capsys.readouterr().err.splitlines() == [
+        "part-00000.csv (of 3): 64 images",
+        "part-00001.csv (of 3): 64 images",
+        "part-00002.csv (of 3): 22 images",
+        f"parts done: 3, there already: 0, in {folder}",
+    ]
+    (folder / "part-00001.csv").unlink()
+    before = times(folder)
+    in_parts(model, images, folder)
+    said = ["part-00001.csv (of 3): 64 images", f"parts done: 1, there already: 2, in {folder}"]
+    assert capsys.readouterr().err.splitlines() == said
+    after = times(folder)
+    assert {name: after[name] for name in before} == before
+    assert joined(folder) == whole
+
+
+def test_features_lie_beside_each_part_in_the_order_of_its_rows(
+    model: Path, images: Path, damaged: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "parts"
+    predict(model, [damaged], None, "cpu", 1.0, folder, 64, features=True)
+    (folder / "part-00001.csv").unlink()  # as after a stop: its features may be there already
+    predict(model, [damaged], None, "cpu", 1.0, folder, 64, features=True)
+    tables = sorted(folder.glob("part-?????.csv"))
+    found = torch.cat([load_file(table.with_suffix(".safetensors"))["features"] for table in tables])
+    named = [row[0] for table in tables for row in rows(table.read_bytes())[1:]]
+    assert len(named) == len(found) < len(named_images([damaged])), "unreadable images have neither row nor feature"
+    expected = load(model, "cpu").outputs([Path(name) for name in named]).unit_features
+    np.testing.assert_allclose(found.float().numpy(), expected, atol=2e-3)
+    with pytest.raises(Misuse, match="another job, which differs in: --features"):
+        predict(model, [damaged], None, "cpu", 1.0, folder, 64)
+    with pytest.raises(Misuse, match="features are written beside parts"):
+        predict(model, [images], tmp_path / "all.csv", "cpu", features=True)
+
+
+def test_processes_share_the_parts_by_turns(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
+    naming, files = Naming(load(model, "cpu"), None), named_images([images])
+    second = write_parts(naming, files, tmp_path, 20, 0.01, World(1, 3))
+    assert (second, names_in(tmp_path)) == (Tally(3, 0), [f"part-0000{i}.csv" for i in (1, 4, 7)])
+    assert write_parts(naming, files, tmp_path, 20, 0.01, World(0, 2)) == Tally(3, 1)
+    assert write_parts(naming, files, tmp_path, 20, 0.01, World(7, 9)) == Tally(0, 1)
+    assert write_parts(naming, files, tmp_path, 20, 0.01, World(8, 9)) == Tally(0, 0)
+    assert write_parts(naming, files, tmp_path, 20, 0.01, World()) == Tally(2, 6)
+    assert [row[:3] for row in rows(joined(tmp_path))] == [row[:3] for row in rows(whole)]
+
+
+def test_a_killed_job_goes_on_and_leaves_the_same_bytes(
+    model: Path, images: Path, whole: bytes, tmp_path: Path, command: Callable[..., Command]
+) -> None:
+    folder = tmp_path / "parts"
+    words = ["predict", str(model), str(images), "--parts", str(folder), "--part-size", "64", "--device", "cpu"]
+
+    def be_slow() -> None:
+        outputs = Naming.rows
+        Naming.rows = lambda *arguments: time.sleep(0.5) or outputs(*arguments)  # type: ignore[method-assign,func-returns-value]
+
+    job = command(words, be_slow)
+    deadline = time.monotonic() + 120
+    while not (folder / "part-00000.csv").exists():
+        assert time.monotonic() < deadline, job.said
+        time.sleep(0.01)
+    job.kill()
+    assert job.wait() == -signal.SIGKILL
+    before = times(folder)
+    assert "part-00002.csv" not in before
+    again = command(words)
+    assert again.wait() == 0, again.said
+    after = times(folder)
+    kept = {name for name in before if name.endswith((".csv", ".json"))}
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    assert names_in(folder) == ["part-00000.csv", "part-00001.csv", "part-00002.csv", "parts.json"]
+    assert joined(folder) == whole
+
+
+def test_two_processes_of_torchrun(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    words = ["-m", "sptnet", "predict", model, images, "--part-size", 64, "--device", "cpu"]
+    done = torchrun(*words, "--parts", folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert joined(folder) == whole
+    assert f"process 1 of 2: parts done: 2, there already: 0, in {folder}" in done.stderr
+    assert "part-00001.csv" not in done.stderr, "the first process speaks, of its own parts"
+    assert names_in(folder) == ["part-00000.csv", "part-00001.csv", "part-00002.csv", "parts.json"]
+    (folder / "part-00001.csv").unlink()
+    in_parts(model, images, folder)  # another number of processes
+    assert joined(folder) == whole
+
+
+def test_edited_names_are_those_of_the_table(images: Path, tmp_path: Path) -> None:
+    run = edited_run(tmp_path)
+    in_parts(run, images, tmp_path / "before")
+    add_edits(run, [Rename("new-2", "sea otter")])
+    in_parts(run, images, tmp_path / "after")
+    before, after = rows(joined(tmp_path / "before")), rows(joined(tmp_path / "after"))
+    assert "new-2" in {row[1] for row in before}
+    renamed = [[row[0], "sea otter" if row[1] == "new-2" else row[1], *row[2:]] for row in before]
+    assert after == renamed
+
+
+def edited_run(root: Path) -> Path:
+    """Its features are as long as those of the model."""
+    found = replace(small_found(), features=np.eye(8, 96, dtype=np.float32))
+    run = make_run(root, found)
+    make_model(run / "model", names=found.names, n_known=found.n_known)
+    return run
+
+
+# images that cannot be read
+
+
+@pytest.fixture
+def damaged(images: Path, tmp_path: Path) -> Path:
+    """A copy in which images 3 and 70 are no images."""
+    copy = tmp_path / "damaged"
+    shutil.copytree(images, copy)
+    (copy / "0" / "006.png").write_bytes(b"")
+    (copy / "0" / "140.png").write_bytes(b"not an image at all")
+    return copy
+
+
+def test_unreadable_images_have_a_table_of_their_own(
+    model: Path, damaged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "parts"
+    in_parts(model, damaged, folder, max_unreadable=0.02)
+    assert (folder / "part-00000.unreadable.csv").read_text() == f"image,reason\n{damaged / '0/006.png'},empty file\n"
+    assert (folder / "part-00001.unreadable.csv").read_text() == f"image,reason\n{damaged / '0/140.png'},not an image\n"
+    assert not (folder / "part-00002.unreadable.csv").exists()
+    assert "part-00000.csv (of 3): 64 images, 1 of them unreadable" in capsys.readouterr().err
+    listed = [row[0] for row in rows(joined(folder))[1:]]
+    gone = {str(damaged / "0/006.png"), str(damaged / "0/140.png")}
+    assert listed == [str(file) for file in named_images([damaged]) if str(file) not in gone]
+
+
+def test_too_many_in_a_part_are_a_failure_that_can_be_mended(model: Path, damaged: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    with pytest.raises(Failure) as error:
+        in_parts(model, damaged, folder)
+    assert str(error.value) == (
+        f"part-00000.csv: 1 of 64 images (1.6%) cannot be read, more than the 1.0% allowed: {damaged / '0/006.png'} "
+        "(empty file). Repair or remove them, or raise the limit with --max-unreadable 0.2. With --max-unreadable 1 "
+        "all such images are passed over."
+    )
+    assert not (folder / "part-00000.csv").exists()
+    (folder / "part-00000.unreadable.csv").write_text("left by an attempt that was killed")
+    for name in ("006", "140"):
+        shutil.copy(damaged / "0" / "000.png", damaged / "0" / f"{name}.png")
+    in_parts(model, damaged, folder)
+    assert names_in(folder) == ["part-00000.csv", "part-00001.csv", "part-00002.csv", "parts.json"]
+    assert len(rows(joined(folder))) == 1 + N
+
+
+def test_a_part_of_which_nothing_can_be_read_is_empty_if_that_is_allowed(
+    model: Path, damaged: Path, tmp_path: Path
+) -> None:
+    folder, pair = tmp_path / "parts", [damaged / "0" / "004.png", damaged / "0" / "006.png"]
+    with pytest.raises(Failure, match=r"^part-00001\.csv: none of the 1 images can be read: .*006\.png \(empty file\)"):
+        predict(model, pair, None, "cpu", 0.99, folder, 1)
+    predict(model, pair, None, "cpu", 1.0, folder, 1)
+    assert (folder / "part-00001.csv").read_text() == ",".join(COLUMNS) + "\n"
+    assert names_in(folder) == ["part-00000.csv", "part-00001.csv", "part-00001.unreadable.csv", "parts.json"]
+
+
+def test_files_are_read_when_their_turn_comes(model: Path, images: Path, tmp_path: Path) -> None:
+    """Nothing of the list but its paths is held."""
+    files = [Path(shutil.copy(file, tmp_path)) for file in named_images([images / "0"])[:20]]
+    predictor = load(model, "cpu")
+    predictor.batch_size = 8
+    batches = attempt(predictor, files)
+    first = next(batches)
+    for file in files[8:]:
+        file.unlink()
+    second, third = batches
+    assert [(b.n, len(b.files), len(b.outputs.logits), len(b.problems)) for b in (first, second, third)] == [
+        (8, 8, 8, 0),
+        (8, 0, 0, 8),
+        (4, 0, 0, 4),
+    ]
+    assert [problem.name for problem in third.problems] == [str(file) for file in files[16:]]
+    expected = Predictor(predictor.model, predictor.card, predictor.compute, 8).outputs(files[:8])
+    assert torch.equal(first.outputs.logits, expected.logits)
+
+
+# the job
+
+
+def test_parts_of_another_job_are_not_mixed(model: Path, images: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    in_parts(model, images, folder)
+
+    def refused(run: Path, paths: list[Path], size: int, *words: str) -> None:
+        with pytest.raises(Misuse) as error:
+            predict(run, paths, None, "cpu", 0.01, folder, size)
+        assert str(error.value) == (
+            f"{folder} holds parts of another job, which differs in: {', '.join(words)}. Give all as before, or "
+            "another folder with --parts."
+        )
+
+    refused(model, [images], 32, "--part-size")
+    refused(make_model(tmp_path / "other", seed=5), [images], 64, "the model")
+    refused(model, [images / "1", images / "0"], 64, "the names of the images")
+    refused(model, [images / "0"], 64, "the number of images", "the names of the images")
+
+
+def test_edits_make_another_job(images: Path, tmp_path: Path) -> None:
+    run, files = edited_run(tmp_path), named_images([images])
+    first = describe_job(run, files, 64)
+    assert first.edits is None
+    add_edits(run, [Rename("new-1", "otter")])
+    assert describe_job(run, files, 64).edits not in (None, first.edits)
+    open_folder(tmp_path / "parts", first, World())
+    with pytest.raises(Misuse, match=r"differs in: the edits\. Give"):
+        open_folder(tmp_path / "parts", describe_job(run, files, 64), World())
+
+
+def test_the_job_is_written_down(model: Path, images: Path, tmp_path: Path) -> None:
+    in_parts(model, images, tmp_path / "parts", 100)
+    job: dict[str, Any] = json.loads((tmp_path / "parts" / "parts.json").read_text())
+    assert list(job) == ["model", "edits", "images", "names", "part_size", "features"]
+    assert job["model"] == json.loads((model / "model.json").read_text())["sha256"]
+    assert (job["edits"], job["images"], job["part_size"]) == (None, N, 100)
+
+
+JOB_OF_NOTHING = Job("m", None, 0, "n", 1)
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(Misuse) as error:
+        open_folder(tmp_path, JOB_OF_NOTHING, World())
+    assert str(error.value) == (
+        f"{tmp_path} holds mine.txt but no parts.json. Give an empty folder with --parts, or one that does not exist "
+        "yet."
+    )
+    assert names_in(tmp_path) == ["mine.txt"]
+    with pytest.raises(Misuse) as error:
+        open_folder(tmp_path / "mine.txt", JOB_OF_NOTHING, World())
+    assert str(error.value) == f"{tmp_path / 'mine.txt'} is a file, not a folder. Give a folder with --parts."
+
+
+def test_a_process_that_comes_while_another_writes_the_job_is_no_stranger(tmp_path: Path) -> None:
+    (tmp_path / "parts-0.json.part").write_text("half")
+    open_folder(tmp_path, JOB_OF_NOTHING, World(1, 2))
+    assert names_in(tmp_path) == ["parts-0.json.part", "parts.json"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"model": "m"}', '{"colour": 1}'])
+def test_a_damaged_job_is_a_failure(text: str, tmp_path: Path) -> None:
+    (tmp_path / "parts.json").write_text(text)
+    with pytest.raises(Failure, match=r"parts\.json is damaged \(.*\)\. Give another folder with --parts, or remove "):
+        open_folder(tmp_path, JOB_OF_NOTHING, World())
+
+
+def test_several_processes_need_parts(model: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(Misuse) as error:
+        predict(model, [images], None, "cpu")
+    assert str(error.value) == (
+        "several processes cannot write one table. Give a folder for their parts with --parts DIR."
+    )
+
+
+def test_a_table_and_parts_exclude_each_other(model: Path, images: Path, tmp_path: Path) -> None:
+    with pytest.raises(Misuse) as error:
+        predict(model, [images], tmp_path / "a.csv", "cpu", parts=tmp_path / "parts")
+    assert str(error.value) == "--out is one table and --parts a folder of them. Give one of the two."
+    assert names_in(tmp_path) == []
+
+
+def test_images_that_are_not_there_are_refused_before_a_folder_is_made(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match=r"there is no .*nothing\. Give image files or folders of images\."):
+        in_parts(model, tmp_path / "nothing", tmp_path / "parts")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Misuse, match=r"no images found in .*empty/\. Give a folder that holds JPEG, PNG"):
+        in_parts(model, tmp_path / "empty", tmp_path / "parts")
+    assert names_in(tmp_path) == ["empty"]

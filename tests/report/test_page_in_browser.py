@@ -1,0 +1,522 @@
+"""The report page in a real browser: seen, searched, edited, and its edits taken over by the command line."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from helpers.browser import NEEDED, prefer, requests, resize, start_browser
+from helpers.report_runs import HOSTILE, hostile_found, hostile_run
+from sptnet.cli import main
+from sptnet.inference.attention import last_block_attention, most_attended
+from sptnet.model.model_folder import load_model
+from sptnet.report.page.write import write_report
+from sptnet.results.categories import describe_categories
+from sptnet.results.edits.log import current
+from sptnet.runtime.compute import choose_compute
+from sptnet.runtime.text import printable
+
+ActionChains = pytest.importorskip("selenium.webdriver", reason=NEEDED).ActionChains
+FOUND = hostile_found()
+CATEGORIES = describe_categories(FOUND)
+SENTENCE = "40 images, 3 known categories, 2 new, 10 doubtful"
+ORDER = ["new-2", "new-1", "cat", "<b>dog</b>", "constructor"]
+
+
+class Page:
+    """The page in the browser, with short words for what the tests do to it."""
+
+    def __init__(self, browser: Any, file: Path, downloads: Path):
+        self.browser, self.file, self.downloads = browser, file, downloads
+
+    def load(self) -> None:
+        self.browser.get(self.file.as_uri())
+
+    def js(self, script: str, *arguments: Any) -> Any:
+        return self.browser.execute_script(script, *arguments)
+
+    def all(self, selector: str) -> list[Any]:
+        found: list[Any] = self.browser.find_elements("css selector", selector)
+        return found
+
+    def one(self, selector: str) -> Any:
+        return self.browser.find_element("css selector", selector)
+
+    def texts(self, selector: str) -> list[str]:
+        return list(self.js("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)", selector))
+
+    def names(self) -> list[str]:
+        return self.texts(".card .open")
+
+    def card(self, name: str) -> Any:
+        return self.all(".card")[self.names().index(name)]
+
+    def press(self, name: str, word: str) -> None:
+        next(one for one in self.card(name).find_elements("css selector", "button") if one.text == word).click()
+
+    def keys(self, *keys: str) -> None:
+        self.browser.switch_to.active_element.send_keys(*keys)
+
+    def focused(self) -> str:
+        return str(self.browser.switch_to.active_element.text)
+
+    def edits(self) -> list[str]:
+        return self.texts("#edit-list li")
+
+    def wait(self, condition: Callable[[], object], seconds: float = 60) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, "waited in vain"
+            time.sleep(0.05)
+
+    def save(self) -> Path:
+        file = self.downloads / "edits.json"
+        file.unlink(missing_ok=True)
+        self.one("#save").click()
+        self.wait(file.is_file)
+        return file
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hostile_run(tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def opened(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    downloads = tmp_path_factory.mktemp("downloads")
+    browser = start_browser(tmp_path_factory.mktemp("profile"), downloads)
+    try:
+        resize(browser, 1280)
+        prefer(browser, "light")
+        yield Page(browser, write_report(run, tell=lambda message: None), downloads)
+    finally:
+        browser.quit()
+
+
+@pytest.fixture
+def page(opened: Page) -> Page:
+    opened.load()
+    return opened
+
+
+def test_it_opens_from_disk_and_asks_for_nothing_else(page: Page) -> None:
+    requests(page.browser)
+    page.browser.get_log("browser")
+    page.load()
+    page.wait(lambda: page.all("#heads canvas"))
+    for place in ("#map", "#gaze", "#facts"):
+        page.js("document.querySelector(arguments[0]).scrollIntoView()", place)
+    assert requests(page.browser) == [page.file.as_uri()]
+    assert page.browser.get_log("browser") == []
+    assert page.one("#sentence").text == SENTENCE
+    blocked = "return fetch('https://example.org').then(() => 'sent', () => 'blocked')"
+    assert page.js(blocked) == "blocked"
+    assert page.js("return fetch(location.href).then(() => 'read', () => 'blocked')") == "blocked"
+    page.browser.get_log("browser")
+
+
+def test_cards_show_every_category_new_ones_first(page: Page) -> None:
+    assert page.names() == ORDER
+    first = page.card("new-2")
+    rows = dict(
+        zip(
+            [one.text for one in first.find_elements("css selector", "dt")],
+            [one.text for one in first.find_elements("css selector", "dd")],
+            strict=True,
+        )
+    )
+    category = CATEGORIES[FOUND.names.index("new-2")]
+    assert rows == {
+        "images": "12",
+        "mean certainty": f"{category.mean_certainty:.2f}",
+        "cohesion": f"{category.cohesion:.2f}",
+        "nearest known": category.nearest_known,
+        "doubtful": "2",
+    }
+    assert first.find_element("css selector", ".tag").text == "new"
+    assert page.card("cat").find_element("css selector", ".tag").text == "known"
+    pictures = first.find_elements("css selector", "img")
+    assert len(pictures) == 8
+    assert all(picture.get_attribute("src").startswith("data:image/webp;base64,") for picture in pictures)
+    page.wait(lambda: page.js("return [...document.images].every((one) => one.complete && one.naturalWidth > 0)"))
+
+
+def test_the_cards_can_be_filtered(page: Page) -> None:
+    page.one("#filter").send_keys("NEW")
+    assert page.names() == ["new-2", "new-1"]
+    assert page.one("#showing").text == "2 of 5 categories"
+    page.one("#filter").clear()
+    page.one("#filter").send_keys("b>d")
+    assert page.names() == ["<b>dog</b>"]
+    page.js("const f = document.getElementById('filter'); f.value = ''; f.dispatchEvent(new Event('input'))")
+    for kind, names in {"known": ORDER[2:], "new": ORDER[:2], "doubtful": ORDER, "all": ORDER}.items():
+        page.one(f"input[value={kind}]").click()
+        assert page.names() == names
+    assert page.one("#showing").text == "5 categories"
+
+
+def test_a_category_opens_with_the_doubtful_images_last(page: Page) -> None:
+    page.card("new-2").find_element("css selector", ".strip").click()
+    page.wait(lambda: page.one("#members").is_displayed())
+    category = CATEGORIES[FOUND.names.index("new-2")]
+    members = FOUND.members("new-2")
+    sure = sorted((i for i in members if FOUND.ids[i] not in category.doubtful), key=lambda i: -FOUND.certainty[i])
+    doubtful = sorted((i for i in members if FOUND.ids[i] in category.doubtful), key=lambda i: -FOUND.certainty[i])
+    assert page.one("#members-title").text == "new-2"
+    assert page.one("#members-note").text == "12 images, the most certain first"
+    assert page.texts("#members .tile p") == [FOUND.ids[i] for i in [*sure, *doubtful]]
+    assert page.texts("#members [data-part=doubtful] .tag") == ["doubtful"] * 2
+    assert page.texts("#members [data-part=sure] .tag") == []
+    assert page.texts("#members h3") == ["Doubtful (2)"]
+    page.keys("\ue00c")  # Escape
+    assert not page.one("#members").is_displayed()
+
+
+def test_the_keyboard_opens_a_category_and_comes_back(page: Page) -> None:
+    page.js("document.querySelector('.card .open').focus()")
+    page.keys("\ue007")  # Enter
+    page.wait(lambda: page.one("#members").is_displayed())
+    assert page.js("return document.getElementById('members').contains(document.activeElement)")
+    page.keys("\ue00c")
+    page.wait(lambda: page.focused() == "new-2")
+
+
+def test_the_map_names_what_it_shows(page: Page) -> None:
+    plot = page.one("#plot")
+    page.js("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", plot)
+    found = page.js(
+        """const [plot, tip] = [arguments[0], document.getElementById("tip")];
+        const box = plot.getBoundingClientRect();
+        const hits = (x, y) => {
+          plot.dispatchEvent(new PointerEvent("pointermove", {clientX: box.left + x, clientY: box.top + y}));
+          return !tip.hidden;
+        };
+        for (let y = 4; y < box.height; y += 9) for (let x = 4; x < box.width; x += 9) {
+          if (hits(x, y) && hits(x - 3, y) && hits(x + 3, y) && hits(x, y - 3) && hits(x, y + 3))
+            return [x - box.width / 2, y - box.height / 2];
+        }""",
+        plot,
+    )
+    page.js("arguments[0].dispatchEvent(new PointerEvent('pointerleave'))", plot)
+    assert not page.one("#tip").is_displayed()
+    ActionChains(page.browser).move_to_element_with_offset(plot, *map(round, found)).perform()
+    page.wait(lambda: page.one("#tip").is_displayed())
+    category, image, certainty = page.texts("#tip b, #tip span:not(.picture)")
+    position = [printable(id_) for id_ in FOUND.ids].index(image)
+    assert category == FOUND.names[FOUND.category[position]]
+    assert certainty == f"certainty {FOUND.certainty[position]:.2f}"
+    assert page.one("#tip img").get_attribute("src").startswith("data:image/webp")
+
+
+def test_the_map_can_be_walked_with_the_keyboard_and_one_category_lit(page: Page) -> None:
+    pixels = "const c = document.getElementById('plot'); return c.toDataURL()"
+    plot = page.one("#plot")
+    page.js("arguments[0].focus()", plot)
+    seen = set()
+    for key in ("\ue014", "\ue014", "\ue012", "\ue013", "\ue015"):
+        plot.send_keys(key)
+        seen.add(page.one("#tip-words").get_attribute("textContent"))
+    assert len(seen) >= 2
+    assert all(text.split(": ")[0] in ORDER for text in seen)
+    name = page.one("#tip b").text
+    plot.send_keys("\ue007")
+    page.wait(lambda: page.one("#members").is_displayed())
+    assert page.one("#members-title").text == name
+    page.keys("\ue00c")
+    assert page.texts("#legend span") == ORDER
+    before = page.js(pixels)
+    page.all("#legend button")[1].click()
+    assert page.js(pixels) != before
+    assert [one.get_attribute("aria-pressed") for one in page.all("#legend button")].count("true") == 1
+
+
+def test_renaming_in_place(page: Page) -> None:
+    page.press("new-1", "Rename")
+    for name, problem in {
+        "": "Give 1 to 100 characters.",
+        "a/b": "Names become folders: no slashes, no control characters, no dot at the beginning.",
+        ".a": "Names become folders: no slashes, no control characters, no dot at the beginning.",
+        "cat": "Another category has this name. To put both together, merge them.",
+        101 * "x": "Give 1 to 100 characters.",
+    }.items():
+        page.js("document.querySelector('.rename input').value = arguments[0]", name)
+        page.one(".rename button[type=submit]").click()
+        assert page.one(".rename .error").text == problem
+    page.keys("\ue00c")
+    assert page.names() == ORDER
+    assert page.focused() == "new-1"
+    assert not page.one("#edits").is_displayed()
+    page.press("new-1", "Rename")
+    page.js("document.querySelector('.rename input').select()")
+    page.keys(" sea otter \ue007")
+    assert page.names() == ["new-2", "sea otter", *ORDER[2:]]
+    assert page.edits() == ["rename new-1 to sea otter"]
+    assert page.focused() == "sea otter"
+    assert page.one("#live").get_attribute("textContent") == "Renamed new-1 to sea otter."
+    assert "sea otter" in page.texts("#legend span")
+    assert "sea otter" in page.texts(".confusion thead [data-category]")
+
+
+def test_merging_by_dragging_one_card_on_another(page: Page) -> None:
+    page.js("document.getElementById('cards').scrollIntoView({behavior: 'instant'})")
+    source, target = (page.card(name).find_element("css selector", ".card-head") for name in ("new-1", "cat"))
+    ActionChains(page.browser).drag_and_drop(source, target).perform()
+    page.wait(lambda: page.edits() == ["merge new-1 into cat"])
+    assert page.names() == ["new-2", "cat", "<b>dog</b>", "constructor"]
+    assert page.one("#sentence").text == "40 images, 3 known categories, 1 new, 10 doubtful"
+    assert page.focused() == "cat"
+    page.one("#undo").click()
+    assert page.names() == ORDER
+    assert page.one("#sentence").text == SENTENCE
+    assert not page.one("#edits").is_displayed()
+
+
+def test_merging_by_keyboard(page: Page) -> None:
+    buttons = page.card("cat").find_elements("css selector", ".actions button")
+    buttons[1].send_keys("\ue007")
+    page.wait(lambda: page.one("#merge").is_displayed())
+    assert page.one("#merge-title").text == "Merge cat"
+    assert page.texts("#merge-into option") == [
+        "new-2 (12 images)",
+        "new-1 (10 images)",
+        "<b>dog</b> (6 images)",
+        "constructor (6 images)",
+    ]
+    page.keys("<b>d")
+    for key in ("\ue004", "\ue004", "\ue007"):  # past Cancel to Merge, and Enter
+        page.keys(key)
+    page.wait(lambda: page.edits() == ["merge cat into <b>dog</b>"])
+    assert page.focused() == "<b>dog</b>"
+    assert dict(zip(page.names(), page.texts(".card dd:first-of-type"), strict=True))["<b>dog</b>"] == "12"
+
+
+def test_a_merge_can_be_cancelled(page: Page) -> None:
+    page.press("cat", "Merge into…")
+    page.one("#merge [data-close]").click()
+    assert page.edits() == []
+    assert page.names() == ORDER
+
+
+def mark_wrong(page: Page, name: str, image: str) -> None:
+    page.js("[...document.querySelectorAll('.card .open')].find((e) => e.textContent === arguments[0]).click()", name)
+    page.wait(lambda: page.one("#members").is_displayed())
+    tiles = page.texts("#members .tile p")
+    page.all("#members .tile button")[tiles.index(printable(image))].click()
+    page.keys("\ue00c")
+
+
+def test_edits_are_saved_and_taken_over_by_the_command_line(
+    page: Page, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names of later edits are those after earlier ones; an image whose name is no text keeps it exactly."""
+    odd = HOSTILE[-1]
+    home = FOUND.names[FOUND.category[FOUND.ids.index(odd)]]
+    mark_wrong(page, home, odd)
+    mark_wrong(page, "new-2", FOUND.ids[-1])
+    mark_wrong(page, "new-2", FOUND.ids[-2])
+    mark_wrong(page, "new-2", FOUND.ids[-2])  # and it is right again
+    page.press("new-1", "Rename")
+    page.js("document.querySelector('.rename input').select()")
+    page.keys("otter\ue007")
+    page.press("otter", "Merge into…")
+    page.js("document.getElementById('merge-into').selectedIndex = 0")
+    page.one("#merge button[type=submit]").click()
+    page.press("new-2", "Rename")
+    page.js("document.querySelector('.rename input').select()")
+    page.keys("mammal\ue007")
+    assert page.edits() == [
+        f"drop {printable(odd)} as wrong",
+        f"drop {FOUND.ids[-1]} as wrong",
+        "rename new-1 to otter",
+        "merge otter into new-2",
+        "rename new-2 to mammal",
+    ]
+    said = page.one("#sentence").text
+    assert said == "38 images, 3 known categories, 1 new, 9 doubtful, 2 dropped"
+    file = page.save()
+    assert json.loads(file.read_text(encoding="utf-8"))["edits"][0] == {"verb": "drop", "images": [odd]}
+    assert page.one("#edit-command").text == f"sptnet edit {run} apply edits.json"
+    monkeypatch.setattr(sys, "argv", ["sptnet", "edit", str(run), "apply", str(file)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == "did 5 edits; 3 known and 1 new categories\n"
+    edited = current(run)
+    (run / "edits.jsonl").unlink()
+    assert edited.names == ("cat", "<b>dog</b>", "constructor", "mammal")
+    assert edited.category[[FOUND.ids.index(odd), -1]].tolist() == [-1, -1]
+    assert len(edited.members("mammal")) == 21
+    assert page.texts(".card dd:first-of-type")[0] == "21"
+
+
+def test_hostile_names_are_shown_as_texts_and_do_nothing(page: Page) -> None:
+    shown = set()
+    for name in ORDER:
+        page.js(
+            "[...document.querySelectorAll('.card .open')].find((e) => e.textContent === arguments[0]).click()", name
+        )
+        shown.update(page.texts("#members .tile p"))
+        page.keys("\ue00c")
+    assert {printable(id_) for id_ in HOSTILE} <= shown
+    assert page.js("return window.hacked") is None
+    assert page.js("return document.querySelectorAll('script').length") == 3
+    assert page.all("main b b, img[src=x], .card b") == []
+    assert "<pets>" in page.browser.title
+    assert page.browser.get_log("browser") == []
+
+
+def background(page: Page) -> int:
+    return sum(page.js("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")[:3])
+
+
+def test_light_and_dark(page: Page) -> None:
+    prefer(page.browser, "light")
+    page.load()
+    light, plot = background(page), page.js("return document.getElementById('plot').toDataURL()")
+    assert (light > 700, page.one("#theme").text) == (True, "Dark")
+    page.one("#theme").click()
+    assert (background(page) < 120, page.one("#theme").text) == (True, "Light")
+    assert page.js("return document.getElementById('plot').toDataURL()") != plot
+    prefer(page.browser, "dark")
+    page.load()
+    assert background(page) < 120
+    page.one("#theme").click()
+    assert background(page) == light
+    prefer(page.browser, "light")
+
+
+CONTRAST = """
+const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+function rgb(colour) {
+  canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+  return canvas.getImageData(0, 0, 1, 1).data;
+}
+function light(colour) {
+  const part = (v) => v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4;
+  const [r, g, b] = rgb(colour);
+  return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+}
+function ground(e) {
+  for (let one = e; one; one = one.parentElement) {
+    const colour = getComputedStyle(one).backgroundColor;
+    if (rgb(colour)[3] === 255) return colour;
+  }
+}
+const weak = [];
+for (const e of document.querySelectorAll("body *")) {
+  if (e.closest("script, style, svg, noscript, [hidden], .hidden, dialog:not([open]), :disabled")) continue;
+  if (![...e.childNodes].some((node) => node.nodeType === 3 && node.data.trim())) continue;
+  const [a, b] = [light(getComputedStyle(e).color), light(ground(e))].sort((x, y) => y - x);
+  if ((a + 0.05) / (b + 0.05) < 4.5) weak.push(e.tagName + "." + e.className + " " + e.textContent.slice(0, 30));
+}
+return weak;
+"""
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_every_text_stands_out(page: Page, scheme: str) -> None:
+    prefer(page.browser, scheme)
+    page.load()
+    page.press("cat", "Rename")
+    assert page.js(CONTRAST) == []
+    prefer(page.browser, "light")
+
+
+def test_everything_has_a_name_for_those_who_cannot_see(page: Page) -> None:
+    page.press("cat", "Rename")
+    nameless = page.js(
+        """return [...document.querySelectorAll("button, input, select, canvas, a, dialog, section")].filter((e) =>
+          !e.getAttribute("aria-label") && !e.textContent.trim() && !e.labels?.length
+          && !document.getElementById(e.getAttribute("aria-labelledby") ?? "") && !e.hidden
+        ).map((e) => e.outerHTML.slice(0, 80))"""
+    )
+    assert nameless == []
+    assert page.js("return [...document.images].filter((e) => !e.hasAttribute('alt')).length") == 0
+    assert [len(page.all(landmark)) for landmark in ("main", "header", "nav", "aside", "h1")] == [1] * 5
+    assert page.one("html").get_attribute("lang") == "en"
+
+
+def test_a_narrow_window_needs_no_sideways_scrolling(page: Page) -> None:
+    try:
+        resize(page.browser, 400, 800)
+        page.load()
+        assert page.js("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        page.press("new-1", "Merge into…")
+        page.one("#merge button[type=submit]").click()
+        page.js("document.querySelector('.card .open').click()")
+        for dialog in ("#members", "#edits"):
+            box = page.js(
+                "const b = document.querySelector(arguments[0]).getBoundingClientRect(); return [b.left, b.right]",
+                dialog,
+            )
+            assert box[0] >= 0
+            assert box[1] <= 400
+        assert page.js("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    finally:
+        resize(page.browser, 1280)
+
+
+RED = """
+const [canvas, grid] = arguments, step = canvas.width / grid, red = [];
+const context = canvas.getContext("2d");
+for (let i = 0; i < grid * grid; i += 1) {
+  const [r, g] = context.getImageData((i % grid + 0.5) * step, (Math.floor(i / grid) + 0.5) * step, 1, 1).data;
+  red.push(r > g + 40);
+}
+return red;
+"""
+
+
+def test_attention_paints_the_most_attended_patches(page: Page, run: Path) -> None:
+    model, card = load_model(run)
+    page.wait(lambda: len(page.all("#heads canvas")) > 0)
+    first = next(
+        i
+        for i, id_ in enumerate(FOUND.ids)
+        if f"Look at {printable(id_)}" == page.one("#samples button").get_attribute("aria-label")
+    )
+    source = [run.parent / "data" / FOUND.ids[first]]
+    compute = choose_compute("cpu", "float32")
+    views = [last_block_attention(model, source, card.crop_ratio, compute, prompted)[0] for prompted in (True, False)]
+    n_heads, grid = len(views[0].heads), views[0].grid
+    assert page.texts("#heads h3") == ["with prompts", "without prompts"]
+
+    def check(row: int, share: float) -> None:
+        canvases = page.all("#heads canvas")
+        assert len(canvases) == 2 * n_heads
+        for number, canvas in enumerate(canvases):
+            expected = most_attended(views[number // n_heads].heads[number % n_heads, row], share)
+            assert np.array_equal(page.js(RED, canvas, grid), expected)
+
+    assert page.one("#look-words").text == "Looking from the class token."
+    check(0, 0.1)
+    page.one("input[name=share][value='6']").click()
+    page.wait(lambda: "60 %" in page.one("#heads canvas").get_attribute("aria-label"))
+    check(0, 0.6)
+    ActionChains(page.browser).move_to_element_with_offset(page.one("#look"), 20, 20).click().perform()
+    page.wait(lambda: page.one("#look-words").text == "Looking from the patch in row 4, column 4.")
+    check(1 + 3 * grid + 3, 0.6)
+    page.js("document.getElementById('look').focus()")
+    page.keys("\ue012", "\ue013")
+    page.wait(lambda: page.one("#look-words").text == "Looking from the patch in row 3, column 3.")
+    page.keys("\ue00c")
+    page.wait(lambda: page.one("#look-words").text == "Looking from the class token.")
+    page.all("#samples button")[1].click()
+    page.wait(lambda: page.all("#samples button")[1].get_attribute("aria-pressed") == "true")
+
+
+def test_the_other_sections_are_there(page: Page) -> None:
+    titles = ["Categories", "Map", "How many categories", "Against the truth", "Training", "Learned prompts"]
+    assert page.texts("main > section > h2") == [*titles, "Attention", "Facts"]
+    assert page.texts(".scores b") == ["71.5 %", "90.0 %", "\N{EN DASH}"]
+    assert page.texts(".confusion tbody th") == ["cat", "<b>dog</b>", "constructor", "fish 3", "fish 4"]
+    assert page.texts(".confusion .wrong b") == ["1", "1"]
+    assert len(page.all(".confusion img")) == 7
+    assert page.texts("#training figcaption") == ["SPTNet: accuracy", "SPTNet: loss of the model phase"]
+    assert page.texts("details summary") == ["1 unreadable image was left out"]

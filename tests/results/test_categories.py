@@ -1,0 +1,124 @@
+"""The table of categories: sizes, cohesion, neighbours, and which images to look at."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from helpers.found_runs import DEGREES, small_found
+from sptnet.results.categories import (
+    CATEGORY_COLUMNS,
+    category_rows,
+    describe_categories,
+    doubtful_below,
+    mean_directions,
+)
+from sptnet.results.run_result import Found
+
+
+def angle(direction: np.ndarray) -> float:
+    return float(np.rad2deg(np.arctan2(direction[1], direction[0])))
+
+
+def spread(degrees: list[float], category: list[int], certainty: list[float], n_known: int, n: int) -> Found:
+    """Images in the plane at these angles, named after their position."""
+    ids = tuple(f"i{i:02d}" for i in range(len(degrees)))
+    angles = np.deg2rad(degrees)
+    return Found(
+        ids=ids,
+        sources=(None,) * len(ids),
+        part=("unlabelled",) * len(ids),
+        names=tuple(f"c{i}" for i in range(n)),
+        n_known=n_known,
+        category=np.array(category),
+        certainty=np.array(certainty, np.float32),
+        features=np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32),
+        truth=(None,) * len(ids),
+    )
+
+
+def test_one_entry_a_category() -> None:
+    cat, dog, first, empty = describe_categories(small_found())
+    assert [c.name for c in (cat, dog, first, empty)] == ["cat", "dog", "new-1", "new-2"]
+    assert [c.is_new for c in (cat, dog, first, empty)] == [False, False, True, True]
+    assert [c.size for c in (cat, dog, first, empty)] == [3, 1, 4, 0]
+    assert cat.mean_certainty == pytest.approx(0.7)
+    assert first.mean_certainty == pytest.approx(0.625)
+    assert (empty.mean_certainty, empty.cohesion, empty.nearest_known) == (None, None, None)
+    assert (empty.representatives, empty.doubtful) == ((), ())
+
+
+def test_cohesion_is_the_mean_cosine_to_the_mean_direction() -> None:
+    cat, dog, *_ = describe_categories(small_found())
+    complex_sum = sum(np.exp(1j * np.deg2rad(d)) for d in DEGREES[:3])
+    centre = np.rad2deg(np.angle(complex_sum))
+    assert cat.cohesion == pytest.approx(np.mean([np.cos(np.deg2rad(d - centre)) for d in DEGREES[:3]]), abs=1e-6)
+    assert dog.cohesion == pytest.approx(1)
+
+
+def test_mean_directions_leave_dropped_images_out() -> None:
+    found = spread([0, 20, 90, 200], [0, 0, 0, 1], [1] * 4, 1, 3)
+    found = replace(found, category=np.array([0, 0, -1, 1]))
+    directions = mean_directions(found)
+    assert angle(directions[0]) == pytest.approx(10, abs=1e-4)
+    assert angle(directions[1]) == pytest.approx(-160, abs=1e-4)
+    assert directions[2].tolist() == [0, 0]
+    assert describe_categories(found)[0].size == 2
+
+
+def test_the_nearest_known_category_is_another_one_and_has_images() -> None:
+    # c0 at 0, c1 at 90, c2 known but empty; c3 at 60 and c4 at 170 are new and never neighbours.
+    found = spread([0, 90, 60, 170], [0, 1, 3, 4], [1] * 4, 3, 5)
+    assert [c.nearest_known for c in describe_categories(found)] == ["c1", "c0", None, "c1", "c1"]
+
+
+def test_without_known_categories_nothing_is_nearest() -> None:
+    assert [c.nearest_known for c in describe_categories(spread([0, 90], [0, 1], [1, 1], 0, 2))] == [None, None]
+    assert describe_categories(spread([0, 5], [0, 0], [1, 1], 1, 1))[0].nearest_known is None
+
+
+def test_representatives_are_central_and_certain() -> None:
+    # The centre is at 0: 60 degrees halve the certainty.
+    found = spread([0, 60, -60, 0], [0] * 4, [0.4, 1.0, 0.7, 0.45], 0, 1)
+    assert describe_categories(found)[0].representatives == ("i01", "i03", "i00", "i02")
+
+
+def test_at_most_twelve_images_represent_a_category_and_ties_go_to_the_earlier() -> None:
+    found = spread([0] * 14, [0] * 14, [0.5] * 14, 0, 1)
+    assert describe_categories(found)[0].representatives == tuple(f"i{i:02d}" for i in range(12))
+
+
+def test_doubtful_images_are_uncertain_or_near_another_category() -> None:
+    # Mean directions: c0 at 20, c1 at 90. Image i02 at 60 is nearer to c1; i03 is uncertain; i01 is fine.
+    found = spread([0, 10, 60, 10, 90], [0, 0, 0, 0, 1], [0.9, 0.8, 0.7, 0.34, 0.5], 1, 2)
+    first, second = describe_categories(found)
+    assert first.doubtful == ("i03", "i02")
+    assert second.doubtful == ()
+
+
+@pytest.mark.parametrize(
+    ("certainty", "limit"), [([0.9, 0.98, 1.0], 0.49), ([1.0, 1.0, 1.0], 0.5), ([0.1, 0.2, 0.9], 0.1)]
+)
+def test_what_is_uncertain_depends_on_what_is_usual(certainty: list[float], limit: float) -> None:
+    found = spread([0, 1, 2], [0, 0, 0], certainty, 0, 1)
+    assert doubtful_below(found) == pytest.approx(limit)
+    labelled = replace(found, part=("labelled",) * 3)
+    assert doubtful_below(labelled) == pytest.approx(limit), "none sorted by the model: all count"
+    assert doubtful_below(replace(found, part=("labelled", "labelled", "unlabelled"))) == pytest.approx(
+        min(0.5, certainty[2] / 2)
+    )
+
+
+@pytest.mark.parametrize(("degrees", "doubtful"), [(43, ()), (45, ("i00",))])
+def test_a_tiny_margin_is_doubtful(degrees: float, doubtful: tuple[str, ...]) -> None:
+    # c0's mean stays at 0 by mirrored images; cos(43) - cos(47) is 0.049, cos(45) - cos(45) is 0.
+    found = spread([degrees, -degrees, 0, 90], [0, 0, 0, 1], [1] * 4, 0, 2)
+    assert describe_categories(found)[0].doubtful == doubtful
+
+
+def test_rows_for_people() -> None:
+    rows = category_rows(describe_categories(small_found()))
+    assert len(CATEGORY_COLUMNS) == len(rows[0]) == 7
+    assert rows[0][:5] == ["cat", "dog", "no", "3", "0.70"]
+    assert rows[1] == ["dog", "cat", "no", "1", "0.90", "1.00", "0"]
+    assert rows[3] == ["new-2", "-", "yes", "0", "-", "-", "0"]

@@ -1,0 +1,566 @@
+"""Edits: what each does, the log on disk, undo, and the verb `sptnet edit`."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import Answer, Call
+from helpers.found_runs import IDS, assert_same, make_run, small_found
+from sptnet.cli import main
+from sptnet.errors import Failure, Misuse
+from sptnet.results.edits.apply import check_name
+from sptnet.results.edits.log import (
+    EDITS,
+    Drop,
+    Edit,
+    Merge,
+    Move,
+    Rename,
+    Split,
+    Undo,
+    add_edits,
+    apply_edit,
+    as_dict,
+    current,
+    in_force,
+    parse_edit,
+    read_edits,
+    replay,
+)
+from sptnet.results.edits.types import describe_edit
+from sptnet.results.run_result import Found, read_found
+
+
+def sorted_into(found: Found) -> dict[str, list[int]]:
+    """Positions of images by category; dropped ones under an empty name."""
+    dropped = np.flatnonzero(found.category < 0).tolist()
+    return {name: found.members(name).tolist() for name in found.names} | ({"": dropped} if dropped else {})
+
+
+def refusal(edit: Edit, found: Found | None = None) -> str:
+    with pytest.raises(Misuse) as error:
+        apply_edit(small_found() if found is None else found, edit)
+    return str(error.value)
+
+
+# what each edit does
+
+
+def test_rename() -> None:
+    found = apply_edit(small_found(), Rename("new-1", "otter"))
+    assert found.names == ("cat", "dog", "otter", "new-2")
+    assert found.category.tolist() == small_found().category.tolist()
+    assert apply_edit(found, Rename("cat", "kitten")).names == ("kitten", "dog", "otter", "new-2")
+
+
+def test_merge_into_a_new_name_takes_the_place_of_the_first() -> None:
+    found = apply_edit(small_found(), Merge(("new-2", "new-1"), "heron"))
+    assert sorted_into(found) == {"cat": [0, 1, 2], "dog": [3], "heron": [4, 5, 6, 7]}
+    assert found.n_known == 2
+
+
+@pytest.mark.parametrize("edit", [Merge(("new-1",), "dog"), Merge(("dog", "new-1"), "dog")])
+def test_merge_into_a_known_category(edit: Merge) -> None:
+    found = apply_edit(small_found(), edit)
+    assert sorted_into(found) == {"cat": [0, 1, 2], "dog": [3, 4, 5, 6, 7], "new-2": []}
+    assert (found.names, found.n_known) == (("cat", "dog", "new-2"), 2)
+
+
+def test_merging_known_categories_leaves_fewer_known_ones() -> None:
+    found = apply_edit(small_found(), Merge(("dog", "cat"), "pet"))
+    assert sorted_into(found) == {"pet": [0, 1, 2, 3], "new-1": [4, 5, 6, 7], "new-2": []}
+    assert found.n_known == 1
+
+
+@pytest.mark.parametrize(("into", "name"), [("new-1", "new-1"), ("pet", "pet")])
+def test_what_holds_a_known_category_is_known(into: str, name: str) -> None:
+    found = apply_edit(small_found(), Merge(("new-1", "dog"), into))
+    assert (found.names, found.n_known) == (("cat", name, "new-2"), 2)
+    assert sorted_into(found)[name] == [3, 4, 5, 6, 7]
+
+
+def test_dropped_images_stay_dropped_in_a_merge() -> None:
+    found = apply_edit(apply_edit(small_found(), Drop((IDS[4],))), Merge(("new-1",), "cat"))
+    assert sorted_into(found) == {"cat": [0, 1, 2, 5, 6, 7], "dog": [3], "new-2": [], "": [4]}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_split_finds_the_groups_and_names_the_larger_first(seed: int) -> None:
+    found = apply_edit(small_found(), Drop((IDS[4],)))  # leaves one image of the first group, two of the second
+    found = apply_edit(found, Split("new-1", 2, seed))
+    assert sorted_into(found) == {"cat": [0, 1, 2], "dog": [3], "new-1-a": [6, 7], "new-1-b": [5], "new-2": [], "": [4]}
+    assert found.n_known == 2
+
+
+def test_equal_parts_are_named_by_their_first_image() -> None:
+    found = apply_edit(small_found(), Split("new-1", 2))
+    assert (found.members("new-1-a").tolist(), found.members("new-1-b").tolist()) == ([4, 5], [6, 7])
+
+
+def test_parts_of_a_known_category_are_known_and_avoid_taken_names() -> None:
+    found = replace(small_found(), names=("cat", "dog", "cat-a", "new-2"))
+    found = apply_edit(found, Split("cat", 2))
+    assert (found.names, found.n_known) == (("cat-b", "cat-c", "dog", "cat-a", "new-2"), 3)
+    assert sorted_into(found) == {"cat-b": [0, 1], "cat-c": [2], "dog": [3], "cat-a": [4, 5, 6, 7], "new-2": []}
+
+
+def test_a_split_is_the_same_every_time() -> None:
+    random = np.random.default_rng(0)
+    features = random.standard_normal((8, 5)).astype(np.float32)
+    found = replace(small_found(), category=np.full(8, 2), features=features)
+    assert_same(apply_edit(found, Split("new-1", 3, 7)), apply_edit(found, Split("new-1", 3, 7)))
+
+
+def test_move_makes_a_person_the_judge() -> None:
+    found = apply_edit(small_found(), Move((IDS[2], IDS[7]), "dog"))
+    assert sorted_into(found) == {"cat": [0, 1], "dog": [2, 3, 7], "new-1": [4, 5, 6], "new-2": []}
+    assert found.certainty.tolist() == pytest.approx([0.9, 0.8, 1.0, 0.9, 0.9, 0.7, 0.6, 1.0])
+
+
+def test_move_to_a_category_of_its_own() -> None:
+    found = apply_edit(small_found(), Move((IDS[2],), "lynx", create=True))
+    assert (found.names, found.n_known) == (("cat", "dog", "new-1", "new-2", "lynx"), 2)
+    assert found.members("lynx").tolist() == [2]
+    assert apply_edit(found, Move((IDS[1],), "lynx", create=True)).members("lynx").tolist() == [1, 2]
+
+
+def test_dropped_images_come_back_by_a_move() -> None:
+    found = apply_edit(small_found(), Drop((IDS[0], IDS[3])))
+    assert sorted_into(found) == {"cat": [1, 2], "dog": [], "new-1": [4, 5, 6, 7], "new-2": [], "": [0, 3]}
+    assert sorted_into(apply_edit(found, Move((IDS[0], IDS[3]), "dog")))["dog"] == [0, 3]
+
+
+def test_the_state_before_is_not_changed() -> None:
+    found = small_found()
+    for edit in (
+        Move((IDS[0],), "dog"),
+        Drop((IDS[1],)),
+        Split("new-1", 2),
+        Merge(("cat",), "dog"),
+        Rename("cat", "x"),
+    ):
+        apply_edit(found, edit)
+    assert_same(found, small_found())
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (Rename("new1", "x"), "there is no category new1. Did you mean new-1, new-2?"),
+        (Rename("zebra", "x"), "there is no category zebra. Choose from: cat, dog, new-1, new-2."),
+        (
+            Rename("new-1", "cat"),
+            "there is a category cat already. Choose another name, or put both together with merge new-1 --into cat.",
+        ),
+        (Merge(("cat", "cow"), "x"), "there is no category cow. Choose from: cat, dog, new-1, new-2."),
+        (Merge(("cat", "cat"), "dog"), "a category is named twice to be merged. Name each once."),
+        (
+            Merge(("cat",), "feline"),
+            "there is nothing to merge cat with. Name two or more categories, or give it another name with rename.",
+        ),
+        (
+            Merge(("cat",), "cat"),
+            "there is nothing to merge cat with. Name two or more categories, or give it another name with rename.",
+        ),
+        (Split("cow", 2), "there is no category cow. Choose from: cat, dog, new-1, new-2."),
+        (Split("cat", 1), "a category cannot be split into 1 parts. Give 2 to 26."),
+        (Split("cat", 27), "a category cannot be split into 27 parts. Give 2 to 26."),
+        (Split("cat", 2, -1), "the seed -1 cannot be used. Give a whole number from 0 to 4294967295."),
+        (Split("cat", 4), "cat has too few different images (3 in all) for 4 parts. Ask for fewer."),
+        (Split("new-2", 2), "new-2 has too few different images (0 in all) for 2 parts. Ask for fewer."),
+        (
+            Move((IDS[0],), "dgo"),
+            "there is no category dgo. Did you mean dog? To make a new category, add --create.",
+        ),
+        (
+            Move(("x", "y", IDS[0], "z", "w"), "dog"),
+            "the run has no images x, y, z, .... Give names from the column image of predictions.csv.",
+        ),
+        (Drop(("x\n",)), "the run has no image 'x\\n'. Give names from the column image of predictions.csv."),
+        (Undo(), "an undo alone changes nothing. Replay it with the edits before it."),
+    ],
+)
+def test_what_cannot_be_done(edit: Edit, message: str) -> None:
+    assert refusal(edit) == message
+
+
+def test_images_that_are_all_the_same_cannot_be_split() -> None:
+    found = replace(small_found(), features=np.ones((8, 2), np.float32))
+    assert refusal(Split("cat", 2), found) == "cat has too few different images (3 in all) for 2 parts. Ask for fewer."
+
+
+def test_a_split_needs_free_names() -> None:
+    taken = (*(f"cat-{c}" for c in "abcdefghijklmnopqrstuvwxy"), "cat")
+    found = replace(small_found(), names=taken, category=np.full(8, 25))
+    assert refusal(Split("cat", 2), found) == "too few names cat-a to -z are free. Rename the category first."
+
+
+def test_parts_of_a_long_name_would_be_too_long() -> None:
+    found = replace(small_found(), names=("cat", "dog", "x" * 99, "new-2"))
+    assert "cannot name a category. Give 1 to 100 characters" in refusal(Split("x" * 99, 2), found)
+
+
+@pytest.mark.parametrize("name", ["", " ", " x", "x ", "x" * 101])
+def test_names_without_a_sensible_length(name: str) -> None:
+    with pytest.raises(Misuse, match=r"cannot name a category\. Give 1 to 100 characters without spaces at the ends\."):
+        check_name(name)
+
+
+@pytest.mark.parametrize("name", ["a/b", "a\\b", "..", ".hidden", "a\nb", "a\0b", "a\x7fb", "a\u2028b", "\udce9"])
+def test_names_that_could_not_be_folders(name: str) -> None:
+    with pytest.raises(Misuse, match=r"because names become folders\. Leave out slashes, control characters and a dot"):
+        check_name(name)
+
+
+@pytest.mark.parametrize("name", ["great egret", "日本", "a.b", "it's", "x" * 100])
+def test_good_names(name: str) -> None:
+    check_name(name)
+
+
+@pytest.mark.parametrize(
+    "edit", [Rename("new-1", "a/b"), Merge(("cat", "dog"), "a/b"), Move((IDS[0],), "a/b", create=True)]
+)
+def test_every_edit_checks_names(edit: Edit) -> None:
+    assert "a/b cannot name a category, because names become folders." in refusal(edit)
+
+
+# edits as data
+
+EVERY = (
+    Rename("new-1", "otter"),
+    Merge(("new-1", "new-2"), "heron"),
+    Split("new-1", 2, 5),
+    Move((IDS[0], "caf\udce9.png"), "dog", True),
+    Drop((IDS[1],)),
+    Undo(),
+)
+
+
+@pytest.mark.parametrize("edit", EVERY, ids=lambda edit: type(edit).__name__)
+def test_edits_go_to_json_and_back(edit: Edit) -> None:
+    assert parse_edit(json.loads(json.dumps({**as_dict(edit), "at": "now"}))) == edit
+
+
+def test_defaults_may_be_left_out() -> None:
+    assert parse_edit({"verb": "split", "category": "cat", "parts": 2}) == Split("cat", 2, 0)
+    assert parse_edit({"verb": "move", "images": ["a"], "to": "cat"}) == Move(("a",), "cat", False)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (3, "3 is no edit. Give an object with a verb, one of rename, merge, split, move, drop, undo."),
+        (
+            {"verb": []},
+            "{'verb': []} is no edit. Give an object with a verb, one of rename, merge, split, move, drop, undo.",
+        ),
+        ({"verb": "undo", "x": 1}, "the edit undo has no x. It has: nothing else."),
+        (
+            {"verb": "rename", "category": "a", "to": "b", "into": "c"},
+            "the edit rename has no into. It has: category, to.",
+        ),
+        ({"verb": "rename", "to": "b"}, "the edit rename lacks category. It has: category, to."),
+        ({"verb": "rename", "category": 1, "to": "b"}, "category of the edit rename is 1. Give a text."),
+        (
+            {"verb": "split", "category": "a", "parts": True},
+            "parts of the edit split is True. Give a whole number.",
+        ),
+        (
+            {"verb": "move", "images": ["a"], "to": "b", "create": 1},
+            "create of the edit move is 1. Give true or false.",
+        ),
+        ({"verb": "drop", "images": "a"}, "images of the edit drop is 'a'. Give a list of texts, at least one."),
+        ({"verb": "drop", "images": []}, "images of the edit drop is []. Give a list of texts, at least one."),
+        ({"verb": "drop", "images": [1]}, "images of the edit drop is [1]. Give a list of texts, at least one."),
+    ],
+)
+def test_what_is_no_edit(value: Any, message: str) -> None:
+    with pytest.raises(Misuse) as error:
+        parse_edit(value)
+    assert str(error.value) == message
+
+
+def test_edits_in_words() -> None:
+    assert [describe_edit(edit) for edit in EVERY] == [
+        "rename new-1 to otter",
+        "merge new-1, new-2 into heron",
+        "split new-1 into 2 parts",
+        "move 2 images to dog (cat/a.png, 'caf\\udce9.png')",
+        "drop 1 image (cat/b.png)",
+        "undo",
+    ]
+
+
+# sequences
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Edit]:
+    """Edits that can be done one after the other, without undo."""
+    found, edits = small_found(), list[Edit]()
+    for number in range(draw(st.integers(1, 6))):
+        images = tuple(draw(st.lists(st.sampled_from(found.ids), min_size=1, max_size=4)))
+        name, other = (draw(st.sampled_from(found.names)) for _ in range(2))
+        large = [n for n in found.names if len(found.members(n)) >= 2]
+        choices: list[Edit] = [
+            Rename(name, f"name {number}"),
+            Move(images, name),
+            Move(images, f"name {number}", create=True),
+            Drop(images),
+            *([Merge((name,), other), Merge((name, other), f"name {number}")] if name != other else []),
+            *([Split(draw(st.sampled_from(large)), 2, draw(st.integers(0, 3)))] if large else []),
+        ]
+        edits.append(draw(st.sampled_from(choices)))
+        found = apply_edit(found, edits[-1])
+    return edits
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories())
+def test_every_image_is_in_one_place_and_undo_goes_back(edits: list[Edit]) -> None:
+    states = [small_found()]
+    for edit in edits:
+        states.append(apply_edit(states[-1], edit))
+    last = states[-1]
+    assert_same(replay(small_found(), edits), last)
+    assert sorted(i for members in sorted_into(last).values() for i in members) == list(range(8))
+    assert last.ids == IDS
+    assert len(set(last.names)) == len(last.names)
+    for n, state in enumerate(reversed(states)):
+        assert_same(replay(small_found(), [*edits, *[Undo()] * n]), state)
+
+
+def test_undo_takes_back_what_is_still_in_force() -> None:
+    a, b, c = Rename("cat", "a"), Rename("dog", "b"), Rename("new-1", "c")
+    assert in_force([a, b, Undo(), c, Undo(), Undo()]) == []
+    assert in_force([a, Undo(), b, c, Undo()]) == [b]
+    with pytest.raises(Misuse, match=r"there is nothing to undo: no edit is in force\. See `sptnet edit RUN log`\."):
+        in_force([a, Undo(), Undo()])
+
+
+# the log on disk
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(tmp_path)
+
+
+def test_edits_are_lines_beside_files_that_never_change(run: Path) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    state = add_edits(run, [Rename("new-1", "日本"), Drop((IDS[0],))])
+    add_edits(run, [Undo()])
+    lines = [json.loads(line) for line in (run / EDITS).read_text(encoding="utf-8").splitlines()]
+    assert [{k: v for k, v in line.items() if k != "at"} for line in lines] == [
+        {"verb": "rename", "category": "new-1", "to": "日本"},
+        {"verb": "drop", "images": [IDS[0]]},
+        {"verb": "undo"},
+    ]
+    assert sorted_into(state)[""] == [0]
+    assert_same(current(run), apply_edit(read_found(run), Rename("new-1", "日本")))
+    assert {path: path.read_bytes() for path in before} == before
+    assert {path for path in run.rglob("*") if path.is_file()} - set(before) == {run / EDITS}
+
+
+def test_a_file_without_a_last_line_break_is_gone_on_with(run: Path) -> None:
+    (run / EDITS).write_text('{"at": "x", "verb": "rename", "category": "cat", "to": "lion"}', encoding="utf-8")
+    add_edits(run, [Rename("lion", "tiger")])
+    assert read_edits(run) == [Rename("cat", "lion"), Rename("lion", "tiger")]
+
+
+def test_one_edit_that_cannot_be_done_stops_them_all(run: Path) -> None:
+    with pytest.raises(Misuse, match=r"^edit 2 of 3: there is no category cat\. Choose from: lion, "):
+        add_edits(run, [Rename("cat", "lion"), Rename("cat", "x"), Undo()])
+    assert not (run / EDITS).exists()
+
+
+def test_undo_among_several_reaches_earlier_ones(run: Path) -> None:
+    add_edits(run, [Rename("cat", "lion")])
+    state = add_edits(run, [Undo(), Rename("dog", "wolf")])
+    assert state.names == ("cat", "wolf", "new-1", "new-2")
+    assert_same(current(run), state)
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "3", '{"verb": "undo"}', '{"at": "x", "verb": "fly"}'])
+def test_a_damaged_log(run: Path, line: str) -> None:
+    (run / EDITS).write_text(f'{{"at": "x", "verb": "drop", "images": ["{IDS[0]}"]}}\n{line}\n', encoding="utf-8")
+    with pytest.raises(Failure, match=r"^line 2 of .*edits\.jsonl is damaged \(.*\)\. Repair or delete that line\.$"):
+        current(run)
+
+
+def test_a_log_of_other_predictions(run: Path) -> None:
+    (run / EDITS).write_text('{"at": "x", "verb": "rename", "category": "cow", "to": "x"}\n', encoding="utf-8")
+    message = (
+        r"edits\.jsonl does not fit the predictions of the run \(there is no category cow\..*\) Move that file away"
+    )
+    for act in (lambda: current(run), lambda: add_edits(run, [Undo()])):
+        with pytest.raises(Failure, match=message):
+            act()
+
+
+# the verb
+
+
+@pytest.fixture
+def call(run: Path, call: Call) -> Call:
+    """`sptnet edit RUN ...`"""
+    return partial(call, "edit", run)
+
+
+@pytest.mark.parametrize(
+    ("words", "edit", "said"),
+    [
+        (
+            ["rename", "new-1", "sea otter"],
+            Rename("new-1", "sea otter"),
+            "rename new-1 to sea otter; 2 known and 2 new",
+        ),
+        (
+            ["merge", "new-1", "new-2", "--into", "heron"],
+            Merge(("new-1", "new-2"), "heron"),
+            "merge new-1, new-2 into heron; 2 known and 1 new",
+        ),
+        (["split", "new-1"], Split("new-1", 2, 0), "split new-1 into 2 parts; 2 known and 3 new"),
+        (["split", "cat", "--parts", 3, "--seed", 4], Split("cat", 3, 4), "split cat into 3 parts; 4 known and 2 new"),
+        (
+            ["move", IDS[0], IDS[1], "--to", "dog"],
+            Move(IDS[:2], "dog"),
+            "move 2 images to dog (cat/a.png, cat/b.png); 2 known and 2 new",
+        ),
+        (
+            ["move", IDS[0], "--to", "lynx", "--create"],
+            Move(IDS[:1], "lynx", True),
+            "move 1 image to lynx (cat/a.png); 2 known and 3 new",
+        ),
+        (["drop", IDS[0]], Drop(IDS[:1]), "drop 1 image (cat/a.png); 2 known and 2 new"),
+    ],
+)
+def test_each_verb_writes_its_edit(call: Call, run: Path, words: list[object], edit: Edit, said: str) -> None:
+    assert call(*words) == Answer(0, f"done: {said} categories\n", "")
+    assert read_edits(run) == [edit]
+
+
+def test_images_may_be_given_by_their_files(call: Call, run: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path / "data" / "cat")
+    assert call("drop", "b.png", tmp_path / "data" / IDS[2]).code == 0
+    assert read_edits(run) == [Drop((IDS[1], IDS[2]))]
+
+
+def test_undo_says_what_it_took_back(call: Call, run: Path) -> None:
+    call("rename", "cat", "lion")
+    assert call("undo") == Answer(0, "took back: rename cat to lion; 2 known and 2 new categories\n", "")
+    assert current(run).names[0] == "cat"
+    nothing = "error: there is nothing to undo: no edit is in force. See `sptnet edit RUN log`.\n"
+    assert call("undo") == Answer(2, "", nothing)
+
+
+def test_list_shows_the_table(call: Call) -> None:
+    assert call("rename", "new-1", "otter").code == 0
+    assert "dropped images" not in call("list").out
+    call("drop", IDS[4])
+    code, out, err = call("list")
+    assert (code, err) == (0, "")
+    assert [word for word in ("cat", "dog", "otter", "new-2", "nearest known", "cohesion") if word not in out] == []
+    assert "new-1" not in out
+    assert out.endswith("dropped images: 1\n")
+
+
+def test_list_shows_names_as_they_are(call: Call) -> None:
+    call("rename", "new-1", "[bold]otter")
+    call("rename", "new-2", "eel[ ]")
+    out = call("list").out
+    assert "[bold]otter" in out
+    assert "eel[ ]" in out
+
+
+def test_log_shows_every_edit(call: Call) -> None:
+    assert call("log") == Answer(0, "no edits yet\n", "")
+    call("rename", "cat", "lion")
+    call("undo")
+    first, second = call("log").out.splitlines()
+    assert (first[:3], first.split("  ")[2]) == ("1  ", "rename cat to lion")
+    assert second.endswith("  undo")
+
+
+@pytest.mark.parametrize("wrap", [lambda edits: {"edits": edits}, lambda edits: edits])
+def test_apply_does_all_edits_of_a_file(call: Call, run: Path, tmp_path: Path, wrap: Callable[[Any], Any]) -> None:
+    edits = [Rename("new-1", "otter"), Split("otter", 2), Undo(), Drop((IDS[0],))]
+    file = tmp_path / "edits.json"
+    file.write_text(json.dumps(wrap([as_dict(edit) for edit in edits])), encoding="utf-8")
+    assert call("apply", file) == Answer(0, "did 4 edits; 2 known and 2 new categories\n", "")
+    assert read_edits(run) == edits
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "there is no file FILE. Give the JSON file of edits that the report saved."),
+        ("{", "FILE is not valid JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)). "
+              "Save the edits again."),
+        ("{}", 'FILE holds no edits. Give JSON such as {"edits": [{"verb": "undo"}]}.'),
+        ('{"edits": []}', 'FILE holds no edits. Give JSON such as {"edits": [{"verb": "undo"}]}.'),
+        ("3", 'FILE holds no edits. Give JSON such as {"edits": [{"verb": "undo"}]}.'),
+        ('[{"verb": "rename", "to": "x"}]', "the edit rename lacks category. It has: category, to."),
+        ('[{"verb": "drop", "images": ["cat/a.png"]}, {"verb": "drop", "images": ["x"]}]',
+         "edit 2 of 2: the run has no image x. Give names from the column image of predictions.csv."),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_applied(call: Call, run: Path, tmp_path: Path, text: str | None, message: str) -> None:
+    file = tmp_path / "edits.json"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    assert call("apply", file) == Answer(2, "", f"error: {message.replace('FILE', str(file))}\n")
+    assert not (run / EDITS).exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rename", "new1", "x"], "there is no category new1. Did you mean new-1, new-2?"),
+        (["drop", "x"], "the run has no image x. Give names from the column image of predictions.csv."),
+        (["move", IDS[0], "--to", "cow"], "there is no category cow. Choose from: cat, dog, new-1, new-2. To make a new"
+         " category, add --create."),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_and_not_written(call: Call, run: Path, words: list[str], message: str) -> None:
+    assert call(*words) == Answer(2, "", f"error: {message}\n")
+    assert not (run / EDITS).exists()
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["fly"], ["merge", "cat"], ["move", "--to", "cat"], ["split", "cat", "--parts", "x"]]
+)
+def test_words_that_make_no_command(call: Call, words: list[str]) -> None:
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert "Usage: sptnet edit" in err
+
+
+@pytest.mark.parametrize("verb", ["list", "log", "undo"])
+def test_no_run(tmp_path: Path, capsys: Any, monkeypatch: Any, verb: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["sptnet", "edit", str(tmp_path), verb])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    message = f"error: {tmp_path} is not a run: it has no config.toml. Give the folder that --out named.\n"
+    assert (stop.value.code, capsys.readouterr().err) == (2, message)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["x", "rename", "--help"]])
+def test_help_needs_no_run(capsys: Any, monkeypatch: Any, words: list[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["sptnet", "edit", *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    assert "RUN" in capsys.readouterr().out

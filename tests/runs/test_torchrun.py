@@ -1,0 +1,213 @@
+"""The command line under torchrun: one run directory, one voice, the numbers of one process, and life after a loss."""
+
+import csv
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from helpers.digit_folders import fill
+from helpers.torchrun import torchrun
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory, digit_folder: Path, tiny_weights: Path) -> list[str]:
+    settings = [
+        f'backbone.weights="{tiny_weights}"',
+        *("backbone.name=sptnet_digits_vit", "head.hidden=16", "head.bottleneck=8", "data.source=folder"),
+        *("training.batch_size=12", "training.evaluate_every=1", "simgcd.epochs=2", "sptnet.epochs=2", "sptnet.k=2"),
+        *("prompt.border=5", "device=cpu", "n_categories=10", "data.known_classes=5", "views.workers=0"),
+    ]
+    return [
+        "-m",
+        "sptnet",
+        "train",
+        "digits",
+        "--data",
+        str(digit_folder),
+        *(w for s in settings for w in ("--set", s)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def alone(words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("alone") / "run"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, *words, "--out", out], check=True, capture_output=True, env=environment)
+    return out
+
+
+def categories(run: Path) -> list[list[str]]:
+    with (run / "predictions.csv").open(newline="") as file:
+        return [row[:2] for row in csv.reader(file)]
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    weights, expected = (load_file(run / "model" / "model.safetensors") for run in (one, other))
+    assert weights.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+    assert categories(one) == categories(other)
+    scores, theirs = (json.loads((run / "run.json").read_text())["scores"] for run in (one, other))
+    assert scores["unlabelled"]["all"] == theirs["unlabelled"]["all"]
+
+
+def assert_same_findings(one: Path, other: Path) -> None:
+    assert categories(one) == categories(other)
+    weights, expected = (load_file(run / "model" / "model.safetensors") for run in (one, other))
+    for name, value in expected.items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-3, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("discover") / "photos")
+
+
+def test_two_processes_leave_the_run_of_one(words: list[str], alone: Path, tmp_path: Path) -> None:
+    done = torchrun(*words, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert_same_run(tmp_path / "run", alone)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["stage"], line["epoch"]) for line in lines] == [
+        ("simgcd", 1),
+        ("simgcd", 2),
+        ("sptnet", 1),
+        ("sptnet", 2),
+    ]
+    assert done.stderr.count("sptnet epoch 2/2") == 1, "the first process speaks for all"
+    assert done.stdout.count("accuracy in per cent") == 1
+
+
+def test_two_machines_leave_the_run_of_one_and_each_has_its_own_bank(words: list[str], tmp_path: Path) -> None:
+    """Two launchers that find each other over the network, as on two machines that share a disk."""
+    bank = ["--set", "views.bank=2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    subprocess.run([sys.executable, *words, *bank, "--out", tmp_path / "alone"], check=True, env=environment)
+    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}", "--rdzv-id=job"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *meeting]
+    machines = [
+        subprocess.Popen([*launcher, *words, *bank, "--out", tmp_path / "run"], env=environment) for _ in range(2)
+    ]
+    assert [machine.wait(timeout=300) for machine in machines] == [0, 0]
+    assert_same_run(tmp_path / "run", tmp_path / "alone")
+    banks = [(tmp_path / "run" / "tokens" / f"machine-{n}" / "filled.bin").read_bytes() for n in (0, 1)]
+    assert all(any(bank) for bank in banks) and banks[0] != banks[1]
+    assert not (tmp_path / "run" / "tokens" / "filled.bin").exists()
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("localhost", 0))
+        return int(taken.getsockname()[1])
+
+
+def test_two_processes_count_as_one_does(words: list[str], tmp_path: Path) -> None:
+    settings = words[words.index("--data") :]
+    estimate = ["-m", "sptnet", "estimate", "digits", *settings, "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    alone = subprocess.run([sys.executable, *estimate], check=True, capture_output=True, text=True, env=environment)
+    done = torchrun(*estimate, "--plot", tmp_path / "curve.png")
+    assert done.returncode == 0, done.stderr
+    found, expected = json.loads(done.stdout), json.loads(alone.stdout)  # a second voice would be no JSON
+    assert (found["n_categories"], found["interval"]) == (expected["n_categories"], expected["interval"])
+    assert [trial["n_categories"] for trial in found["curve"]] == [t["n_categories"] for t in expected["curve"]]
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_two_processes_discover_what_one_discovers(photos: Path, tmp_path: Path) -> None:
+    discover = ["-m", "sptnet", "discover", photos, "--method", "simgcd", "--epochs", "3", "--set", "views.bank=2"]
+    discover += ["--backbone", "sptnet_digits_vit", "--set", "backbone.image_size=32", "--device", "cpu"]
+    done = torchrun(*discover, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout.count("plan:"), done.stdout.count("report: ")) == (1, 1)
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert not (tmp_path / "run" / "tokens").exists()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, *discover, "--no-report", "--out", tmp_path / "alone"]
+    subprocess.run(words, check=True, capture_output=True, env=environment)
+    assert_same_findings(tmp_path / "run", tmp_path / "alone")
+
+
+FIT = """
+import json, os, sys
+from pathlib import Path
+from sptnet import CategoryDiscoverer
+images, out = map(Path, sys.argv[1:])
+settings = {"backbone.image_size": 32}
+fitted = CategoryDiscoverer(
+    "simgcd", 6, "sptnet_digits_vit", "cpu", None, epochs=2, settings=settings, out=out
+).fit(images)
+told = [fitted.plan_.seconds, fitted.plan_.config.seed, fitted.labels_.tolist()]
+(out.parent / os.environ["RANK"]).write_text(json.dumps(told))
+"""
+
+
+def test_all_processes_fit_the_same_by_one_plan(photos: Path, tmp_path: Path) -> None:
+    """By its own clock each would plan other seconds, and by its own dice another seed."""
+    (tmp_path / "fit.py").write_text(FIT)
+    done = torchrun(tmp_path / "fit.py", photos, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads((tmp_path / rank).read_text()) for rank in "01")
+    assert first == second
+    assert len(first[2]) == 48
+
+
+def test_a_verb_of_one_process_is_done_by_the_first() -> None:
+    listing = ["-m", "sptnet", "recipes", "list"]
+    alone = subprocess.run([sys.executable, *listing], check=True, capture_output=True, text=True)
+    done = torchrun(*listing)
+    assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
+
+
+def test_a_mistake_that_all_processes_see_is_told_once(tmp_path: Path) -> None:
+    done = torchrun("-m", "sptnet", "train", "nonsense", "--out", tmp_path / "run")
+    assert done.returncode != 0
+    assert done.stderr.count("there is no recipe 'nonsense'") == 1
+
+
+def test_a_mistake_is_told_once(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("not a run")
+    done = torchrun(*words, "--out", tmp_path)
+    assert done.returncode != 0
+    assert done.stderr.count("it holds other files than a run") == 1
+    assert (tmp_path / "mine.txt").read_text() == "not a run"
+
+
+def test_a_lost_process_ends_the_job_and_another_number_of_processes_goes_on(
+    words: list[str], alone: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    module = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    job = subprocess.Popen(
+        [*module, *words, "--out", run], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
+    )
+    deadline = time.monotonic() + 200
+    while not list((run / "checkpoints").glob("stage0-*")) and time.monotonic() < deadline:
+        assert job.poll() is None, job.stderr and job.stderr.read()
+        time.sleep(0.02)
+    workers = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True).stdout.split()
+    os.kill(int(workers[-1]), signal.SIGKILL)
+    _, said = job.communicate(timeout=200)
+    assert job.returncode != 0
+    assert "SIGKILL" in said or "is lost" in said
+    assert list((run / "checkpoints").glob("stage*.safetensors"))
+    assert not (run / "predictions.csv").exists()
+    again = subprocess.run(
+        [sys.executable, "-m", "sptnet", "train", "--resume", "--out", run],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert again.returncode == 0, again.stderr
+    assert "going on from stage" in again.stderr
+    assert_same_run(run, alone)
