@@ -84,7 +84,7 @@ def digits() -> Problem:
     config = load_recipe("digits")
     data = load_data(config.data)
     backbone, compute = build_backbone(config.backbone.name), choose_compute("cpu", "float32")
-    features = extract_features(backbone, data.pile.sources, config.views.crop_ratio, compute)
+    features = extract_features(backbone, data.image_set.sources, config.views.crop_ratio, compute)
     return problem("digits", features.numpy(), data.split.target, data.split.labelled, data.split.unlabelled)
 
 

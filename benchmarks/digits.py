@@ -13,7 +13,7 @@ from typing import Any
 
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
-from sptnet.data.load import LoadedData, load_data
+from sptnet.data.load import SplitImages, load_data
 from sptnet.discovery.demo import BASELINES
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.scores import format_scores
@@ -40,18 +40,18 @@ def finished_scores(experiment: Experiment) -> dict[str, Any]:
     return scores
 
 
-def without_prompts(experiment: Experiment, data: LoadedData) -> dict[str, Any]:
+def without_prompts(experiment: Experiment, data: SplitImages) -> dict[str, Any]:
     """The finished model with its prompts left out at test."""
     from sptnet.inference.predictor import load
     from sptnet.results.scores import score
 
     split = data.split
-    images = [data.pile.sources[i] for i in split.unlabelled]
+    images = [data.image_set.sources[i] for i in split.unlabelled]
     outputs = load(experiment.run_folder.path).outputs(images, prompted=False)
     return score(split.target[split.unlabelled], outputs.categories, split.n_known)
 
 
-def one_seed(config: Config, data: LoadedData, out: Path) -> Scores:
+def one_seed(config: Config, data: SplitImages, out: Path) -> Scores:
     rows: Scores = {}
     for name, method in BASELINES.items():
         rows[name] = finished_scores(

@@ -20,7 +20,7 @@ import numpy as np
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
-from sptnet.data.load import LoadedData, load_data, split_pile
+from sptnet.data.load import SplitImages, load_data, split_image_set
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.scores import format_scores, score_sets
 from sptnet.training.experiment import Experiment
@@ -53,41 +53,41 @@ def finished(experiment: Experiment) -> tuple[dict[str, Any], float]:
     return facts["scores"], facts["seconds"]
 
 
-def kmeans(experiment: Experiment, data: LoadedData, out: Path) -> tuple[dict[str, Any], float]:
+def kmeans(experiment: Experiment, data: SplitImages, out: Path) -> tuple[dict[str, Any], float]:
     """K-means on the unlabelled images; each unseen domain is clustered by itself."""
-    start, learner = time.perf_counter(), experiment.learner
+    start, state = time.perf_counter(), experiment.state
     file = out / "features.npz"
     if file.is_file():
         features = np.load(file)["features"]
     else:
-        features = learner.outputs(np.arange(len(data.pile))).features.numpy()
+        features = state.outputs(np.arange(len(data.image_set))).features.numpy()
         file.parent.mkdir(parents=True, exist_ok=True)
         split = data.split
         np.savez(file, features=features, target=split.target, labelled=split.labelled, unlabelled=split.unlabelled)
     unit = features / np.linalg.norm(features, axis=1, keepdims=True)
-    predicted = np.full(len(data.pile), -1, dtype=np.int64)
+    predicted = np.full(len(data.image_set), -1, dtype=np.int64)
     parts = [data.split.unlabelled]
     if len(data.split.test):
-        domains = np.array(data.pile.domains or [""] * len(data.pile))[data.split.test]
+        domains = np.array(data.image_set.domains or [""] * len(data.image_set))[data.split.test]
         parts += [data.split.test[domains == name] for name in dict.fromkeys(domains.tolist())]
     for part in parts:
-        model = SemiSupervisedKMeans(len(learner.names), random_state=learner.config.seed)
+        model = SemiSupervisedKMeans(len(state.names), random_state=state.config.seed)
         predicted[part] = model.fit_predict(unit[part])
-    return score_sets(data.pile, data.split, predicted), time.perf_counter() - start
+    return score_sets(data.image_set, data.split, predicted), time.perf_counter() - start
 
 
-def some(data: LoadedData, config: Config, per_class: int | None) -> LoadedData:
+def some(data: SplitImages, config: Config, per_class: int | None) -> SplitImages:
     """The first so many training images of every class, and a fifth of that for test; all if not given."""
     if per_class is None:
         return data
     seen: dict[tuple[int, bool], int] = {}
     chosen = []
-    for i, key in enumerate(zip(data.pile.labels.tolist(), data.pile.test.tolist(), strict=True)):
+    for i, key in enumerate(zip(data.image_set.labels.tolist(), data.image_set.test.tolist(), strict=True)):
         seen[key] = seen.get(key, 0) + 1
         if seen[key] <= (per_class // 5 if key[1] else per_class):
             chosen.append(i)
-    pile = data.pile.subset(chosen)
-    return LoadedData(pile, split_pile(config.data, pile), [])
+    image_set = data.image_set.subset(chosen)
+    return SplitImages(image_set, split_image_set(config.data, image_set), [])
 
 
 def one_set(name: str, config: Config, out: Path, rows: list[str], per_class: int | None) -> None:

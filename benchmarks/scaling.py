@@ -30,8 +30,8 @@ def measure_here(n_images: int, n_categories: int) -> Point:
 
     from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
     from sptnet.config.recipes import load_recipe
-    from sptnet.data.image_set import Pile, digits
-    from sptnet.data.load import LoadedData, split_pile
+    from sptnet.data.image_set import ImageSet, digits
+    from sptnet.data.load import SplitImages, split_image_set
     from sptnet.results.run_folder import RunFolder
     from sptnet.training.experiment import Experiment
 
@@ -40,19 +40,19 @@ def measure_here(n_images: int, n_categories: int) -> Point:
     chosen = np.arange(n_images) % len(ten)
     ids = tuple(f"digit-{i:06d}" for i in range(n_images))
     sources, test = tuple(ten.sources[i] for i in chosen), np.zeros(n_images, dtype=np.bool_)
-    pile = Pile("digits", ids, sources, ten.names, ten.labels[chosen], None, test)
+    image_set = ImageSet("digits", ids, sources, ten.names, ten.labels[chosen], None, test)
     settings = ["method='simgcd'", "simgcd.epochs=1", "simgcd.teacher_warm_up=1", f"n_categories={n_categories}"]
     config = load_recipe("digits", [*settings, "training.evaluate_every=1000"])
-    data = LoadedData(pile, split_pile(config.data, pile), [])
+    data = SplitImages(image_set, split_image_set(config.data, image_set), [])
     taken: Point = {}
     with tempfile.TemporaryDirectory() as folder:
         experiment = Experiment(config, RunFolder(Path(folder) / "run"), data, tell=lambda line: None)
         start = time.perf_counter()
         experiment.run()
         taken["one epoch of SimGCD, all in all"] = time.perf_counter() - start
-    experiment.learner.looker.forget()
+    experiment.state.looker.forget()
     start = time.perf_counter()
-    outputs = experiment.learner.outputs(np.arange(n_images))
+    outputs = experiment.state.outputs(np.arange(n_images))
     taken["sorting all images"] = time.perf_counter() - start
     known = np.where(np.isin(np.arange(n_images), data.split.labelled), data.split.target, -1)
     start = time.perf_counter()

@@ -31,11 +31,11 @@ def main() -> None:
     given = parser.parse_args()
     torch.manual_seed(given.seed)
 
-    pile = digits().subset(range(given.images))
-    split = make_split(pile, known_classes=5)  # 0 to 4 are known, half of their images labelled
+    image_set = digits().subset(range(given.images))
+    split = make_split(image_set, known_classes=5)  # 0 to 4 are known, half of their images labelled
     backbone = build_backbone("sptnet_digits_vit")
     model = GcdModel(backbone, PrototypeHead(backbone.dim, n_categories=10, hidden=256, bottleneck=64))
-    store, maker = ImageStore(pile.sources, backbone.pixels), ViewMaker(backbone.pixels, flip=0.0)
+    store, maker = ImageStore(image_set.sources, backbone.pixels), ViewMaker(backbone.pixels, flip=0.0)
     labels = torch.from_numpy(split.labels)
     optimiser = torch.optim.SGD(model.group("model"), lr=given.learning_rate, momentum=0.9, weight_decay=5e-5)
     model.train_only(frozenset({"model"}))

@@ -19,8 +19,8 @@ from torch import nn
 from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
-from sptnet.data.image_set import Pile, digits
-from sptnet.data.load import LoadedData
+from sptnet.data.image_set import ImageSet, digits
+from sptnet.data.load import SplitImages
 from sptnet.data.split import make_split
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
@@ -37,10 +37,10 @@ TIMING = ("seconds", "images_per_second", "waiting")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def one_thread() -> Iterator[None]:
-    """Tensors this small only wait for one another on a busy machine."""
+def few_threads() -> Iterator[None]:
+    """One thread unless OMP_NUM_THREADS asks for more: small tensors only wait for one another on a busy machine."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     yield
     torch.set_num_threads(before)
 
@@ -73,32 +73,34 @@ def random_model(trainable_blocks: int = 1, seed: int = 0, n_categories: int = 1
     return GcdModel(backbone, head, trainable_blocks)
 
 
-def subset_of_digits(per_class: int = 6) -> Pile:
-    pile = digits()
-    chosen = [np.flatnonzero(pile.labels == c)[:per_class] for c in range(10)]
-    return pile.subset(np.sort(np.concatenate(chosen)))
+def subset_of_digits(per_class: int = 6) -> ImageSet:
+    image_set = digits()
+    chosen = [np.flatnonzero(image_set.labels == c)[:per_class] for c in range(10)]
+    return image_set.subset(np.sort(np.concatenate(chosen)))
 
 
-def training_data(pile: Pile, backbone: Backbone, flip: float = 0.0) -> TrainingData:
-    split = make_split(pile, 5)
-    labels = np.full(len(pile), -1, dtype=np.int64)
+def training_data(image_set: ImageSet, backbone: Backbone, flip: float = 0.0) -> TrainingData:
+    split = make_split(image_set, 5)
+    labels = np.full(len(image_set), -1, dtype=np.int64)
     labels[split.labelled] = split.target[split.labelled]
-    store = ImageStore(pile.sources, backbone.pixels)
-    return TrainingData(store, ViewMaker(backbone.pixels, flip), labels, split.labelled, split.unlabelled, pile.ids)
+    store = ImageStore(image_set.sources, backbone.pixels)
+    return TrainingData(
+        store, ViewMaker(backbone.pixels, flip), labels, split.labelled, split.unlabelled, image_set.ids
+    )
 
 
 @pytest.fixture
-def few_digits() -> LoadedData:
+def few_digits() -> SplitImages:
     """Sixty digits: 0 to 4 known, fifteen images labelled."""
-    pile = subset_of_digits()
-    return LoadedData(pile, make_split(pile, 5), [])
+    image_set = subset_of_digits()
+    return SplitImages(image_set, make_split(image_set, 5), [])
 
 
 @pytest.fixture
-def held_out_digits() -> LoadedData:
+def held_out_digits() -> SplitImages:
     """As `few_digits`, and some of the labelled images are kept aside."""
-    pile = subset_of_digits(8)
-    return LoadedData(pile, make_split(pile, 5, holdout_share=0.5), [])
+    image_set = subset_of_digits(8)
+    return SplitImages(image_set, make_split(image_set, 5, holdout_share=0.5), [])
 
 
 @pytest.fixture
@@ -156,7 +158,7 @@ def quiet(message: str) -> None:
 def run_it() -> Callable[..., Path]:
     """Trains into a folder and returns it; with `resume`, from the settings that the folder holds."""
 
-    def run(folder: Path, config: Config | None = None, data: LoadedData | None = None, resume: bool = False) -> Path:
+    def run(folder: Path, config: Config | None = None, data: SplitImages | None = None, resume: bool = False) -> Path:
         run_folder = RunFolder(folder)
         chosen = run_folder.config() if config is None else config
         Experiment(chosen, run_folder, data, tell=quiet).run(resume=resume)
@@ -210,8 +212,8 @@ def assert_same_result() -> Callable[[Path, Path], None]:
 def digit_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sixty digits as PNG files in a folder for each digit."""
     root = tmp_path_factory.mktemp("digits")
-    pile = subset_of_digits()
-    for id_, label, pixels in zip(pile.ids, pile.labels, pile.sources, strict=True):
+    image_set = subset_of_digits()
+    for id_, label, pixels in zip(image_set.ids, image_set.labels, image_set.sources, strict=True):
         (root / str(label)).mkdir(exist_ok=True)
         Image.fromarray(np.asarray(pixels)).save(root / str(label) / f"{id_}.png")
     return root
@@ -275,6 +277,7 @@ class Command:
             sys.stdout, sys.stderr = (open(n, "w", buffering=1, closefd=False) for n in (1, 2))  # noqa: SIM115
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.setsid()
+            torch.set_num_threads(1)  # the other threads of the parent's pool do not survive a fork
             warnings.simplefilter("ignore")
             sys.argv = ["sptnet", *words]
             prepare()

@@ -14,7 +14,7 @@ import pytest
 from conftest import Call
 from helpers.benchmark_trees import SPLIT, pictures, write_cub, write_pacs
 from sptnet.data import benchmarks as datasets
-from sptnet.data.benchmarks.base import DataSet, Expected, exactly, in_thousands
+from sptnet.data.benchmarks.base import Benchmark, Expected, exactly, in_thousands
 from sptnet.data.benchmarks.cub import CUB, read_cub
 from sptnet.errors import Failure
 
@@ -34,7 +34,7 @@ def small_cub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
         small = dataclasses.replace(
             CUB, read=lambda folder: read_cub(folder, SPLIT), n_known=2, expected=Expected(4, **numbers)
         )
-        monkeypatch.setitem(datasets.DATASETS, "cub", small)
+        monkeypatch.setitem(datasets.BENCHMARKS, "cub", small)
         return write_cub(tmp_path / "CUB_200_2011").parent
 
     return make
@@ -102,7 +102,7 @@ def test_the_split_is_written_once(call: Call, small_cub: Callable[..., Path], t
 def test_all_data_sets_are_listed(call: Call) -> None:
     answer = call()
     assert answer.code == 0
-    assert list(answer.table) == list(datasets.DATASETS)
+    assert list(answer.table) == list(datasets.BENCHMARKS)
     assert answer.table["cub"] == ("CUB-200-2011", "100", "100", "yes")
     assert answer.table["herbarium19"] == ("Herbarium 19", "341", "342", "no")
     assert answer.table["domainnet"] == ("DomainNet", "173", "172", "no")
@@ -198,15 +198,15 @@ def test_a_download_comes_before_reading(
     call: Call, small_cub: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     small_cub()
-    small: DataSet = datasets.DATASETS["cub"]
+    small: Benchmark = datasets.BENCHMARKS["cub"]
     fetched = dataclasses.replace(small, download=lambda folder: write_cub(folder / "CUB_200_2011") and None)
-    monkeypatch.setitem(datasets.DATASETS, "cub", fetched)
+    monkeypatch.setitem(datasets.BENCHMARKS, "cub", fetched)
     assert call("cub", "--data", tmp_path / "new", "--download").code == 0
 
     def fail(folder: Path) -> None:
         raise Failure("https://there could not be downloaded (no network). Fetch it by hand.")
 
-    monkeypatch.setitem(datasets.DATASETS, "cub", dataclasses.replace(small, download=fail))
+    monkeypatch.setitem(datasets.BENCHMARKS, "cub", dataclasses.replace(small, download=fail))
     answer = call("cub", "--data", tmp_path / "newer", "--download")
     assert (answer.code, answer.err) == (
         1,

@@ -388,9 +388,9 @@ def test_clusters_grow_from_smaller_solutions(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture(scope="module")
 def digit_features() -> Problem:
-    pile = digits()
-    split = make_split(pile, 5)
-    features = extract_features(build_backbone("sptnet_digits_vit"), pile.sources, 0.875, choose_compute("cpu"))
+    image_set = digits()
+    split = make_split(image_set, 5)
+    features = extract_features(build_backbone("sptnet_digits_vit"), image_set.sources, 0.875, choose_compute("cpu"))
     return features.numpy(), split.labels
 
 
@@ -405,7 +405,7 @@ def test_features_come_in_order_and_say_how_far_they_are(
 ) -> None:
     backbone = make_model().backbone.train()
     heard: list[int] = []
-    sources = few_digits.pile.sources
+    sources = few_digits.image_set.sources
     two_times = [*sources, *sources]
     features = extract_features(backbone, two_times, 0.875, cpu, on_progress=heard.append)
     assert features.shape == (120, 96) and features.dtype == torch.float32

@@ -16,7 +16,7 @@ import pytest
 
 from sptnet.cli import main
 from sptnet.config import Config, DataSource
-from sptnet.config.recipe_table import Published, published, recipe_table
+from sptnet.config.recipe_table import PublishedScores, published, recipe_table
 from sptnet.config.recipes import load_recipe, recipe_names, recipe_text
 from sptnet.errors import Misuse
 from sptnet.methods import METHODS, stages_of
@@ -80,7 +80,7 @@ def header(name: str) -> str:
     return " ".join(line.lstrip("# ") for line in lines[: next(i for i, line in enumerate(lines) if line[:1] != "#")])
 
 
-def scores_of(name: str) -> Published:
+def scores_of(name: str) -> PublishedScores:
     found = published(recipe_text(name))
     assert found is not None, name
     return found
@@ -238,7 +238,7 @@ def test_ablations_of_prompts_and_strategies_are_the_rows_of_the_tables(row: str
     kind, strategy, *numbers = PROMPTS[row]
     config = load_recipe(f"ablation/{row}")
     assert (config.data.source, config.prompt.kind, config.sptnet.strategy) == ("cub", kind, strategy)
-    assert scores_of(f"ablation/{row}") == Published(*numbers, of="SSB average")  # type: ignore[arg-type]
+    assert scores_of(f"ablation/{row}") == PublishedScores(*numbers, of="SSB average")  # type: ignore[arg-type]
     assert "For the others add --set data.source=cars" in header(f"ablation/{row}")
 
 
@@ -342,13 +342,13 @@ def test_recipes_without_published_numbers_say_so() -> None:
             assert "# published: none\n" in recipe_text(f"{source}/{method}")
             assert "Neither numbers nor settings are published" in header(f"{source}/{method}")
     assert "# published: none\n" in recipe_text("imagenet1k/sptnet")
-    assert scores_of("imagenet1k/simgcd") == Published(57.1, 77.3, 46.9)
-    assert scores_of("domainnet/sptnet") == Published(63.1, 75.9, 56.4, of="real")
+    assert scores_of("imagenet1k/simgcd") == PublishedScores(57.1, 77.3, 46.9)
+    assert scores_of("domainnet/sptnet") == PublishedScores(63.1, 75.9, 56.4, of="real")
 
 
 def test_the_line_of_published_numbers_is_read() -> None:
-    assert published("# x\n# published: 65.8 / 68.8 / 65.1\n") == Published(65.8, 68.8, 65.1)
-    assert published("# published: 1.0 / 2.0 / 3.0 (some average)") == Published(1, 2, 3, of="some average")
+    assert published("# x\n# published: 65.8 / 68.8 / 65.1\n") == PublishedScores(65.8, 68.8, 65.1)
+    assert published("# published: 1.0 / 2.0 / 3.0 (some average)") == PublishedScores(1, 2, 3, of="some average")
     assert published("# x\n# published: none\n") is None
     assert published("# x\nmethod = 'sptnet'\n") is None
 
@@ -510,12 +510,12 @@ def test_the_table_of_inconsistencies_is_whole() -> None:
 
 
 def test_the_counts_are_those_that_sptnet_data_checks() -> None:
-    from sptnet.data.benchmarks import DATASETS
+    from sptnet.data.benchmarks import BENCHMARKS
 
     _, rows = doc_table("name")
-    assert list(rows) == list(DATASETS)
+    assert list(rows) == list(BENCHMARKS)
     for name, cells in rows.items():
-        known, expected = DATASETS[name].n_known, DATASETS[name].expected
+        known, expected = BENCHMARKS[name].n_known, BENCHMARKS[name].expected
         numbers = [expected.labelled, known, expected.unlabelled, expected.classes, expected.test]
         assert cells == ["-" if number is None else str(number) for number in numbers], name
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage
-from sptnet.data.image_set import Pile, digits
+from sptnet.data.image_set import ImageSet, digits
 from sptnet.data.readable import drop_unreadable, fingerprint
 from sptnet.errors import Failure, Misuse
 
@@ -26,8 +26,11 @@ def photos(root: Path, *names: str) -> Path:
     return root
 
 
-def classes(pile: Pile) -> dict[str, str | None]:
-    return {id_: pile.names[label] if label >= 0 else None for id_, label in zip(pile.ids, pile.labels, strict=True)}
+def classes(image_set: ImageSet) -> dict[str, str | None]:
+    return {
+        id_: image_set.names[label] if label >= 0 else None
+        for id_, label in zip(image_set.ids, image_set.labels, strict=True)
+    }
 
 
 def labels_csv(root: Path, text: str, encoding: str = "utf-8") -> Path:
@@ -36,7 +39,7 @@ def labels_csv(root: Path, text: str, encoding: str = "utf-8") -> Path:
     return path
 
 
-def small(**changes: Any) -> Pile:
+def small(**changes: Any) -> ImageSet:
     fields: dict[str, Any] = {
         "name": "small",
         "ids": ("a", "b"),
@@ -46,18 +49,18 @@ def small(**changes: Any) -> Pile:
         "given": np.array([True, False]),
         "test": np.array([False, False]),
     }
-    return Pile(**(fields | changes))
+    return ImageSet(**(fields | changes))
 
 
 def test_a_pile_knows_its_length_and_subsets() -> None:
-    pile = small()
-    part = pile.subset([1])
-    assert (len(pile), len(part)) == (2, 1)
+    image_set = small()
+    part = image_set.subset([1])
+    assert (len(image_set), len(part)) == (2, 1)
     assert (part.ids, part.names, part.labels.tolist()) == (("b",), ("cat", "dog"), [-1])
     assert part.given is not None and part.given.tolist() == [False]
-    assert part.sources[0] is pile.sources[1]
-    assert pile.subset(np.array([1, 0])).ids == ("b", "a")
-    assert len(pile.subset([])) == 0
+    assert part.sources[0] is image_set.sources[1]
+    assert image_set.subset(np.array([1, 0])).ids == ("b", "a")
+    assert len(image_set.subset([])) == 0
     assert small(given=None).subset([0]).given is None
 
 
@@ -83,13 +86,13 @@ def test_a_pile_refuses_columns_that_do_not_fit(changes: dict[str, Any], message
 
 
 def test_digits() -> None:
-    pile = digits()
-    assert len(pile) == 1797
-    assert (pile.name, pile.ids[0], pile.ids[-1]) == ("digits", "digit-0000", "digit-1796")
-    assert pile.names == tuple("0123456789")
-    assert pile.labels[:5].tolist() == [0, 1, 2, 3, 4]
-    assert pile.given is None and not pile.test.any()
-    first = pile.sources[0]
+    image_set = digits()
+    assert len(image_set) == 1797
+    assert (image_set.name, image_set.ids[0], image_set.ids[-1]) == ("digits", "digit-0000", "digit-1796")
+    assert image_set.names == tuple("0123456789")
+    assert image_set.labels[:5].tolist() == [0, 1, 2, 3, 4]
+    assert image_set.given is None and not image_set.test.any()
+    first = image_set.sources[0]
     assert isinstance(first, np.ndarray)
     assert (first.shape, first.dtype) == ((8, 8), np.uint8)
     # The first row of the first digit is 0 0 5 13 9 1 0 0 on a scale of 16.
@@ -98,63 +101,63 @@ def test_digits() -> None:
 
 def test_sub_folders_are_classes(tmp_path: Path) -> None:
     root = photos(tmp_path / "zoo", "fox/1.png", "cat/deep/er/2.jpg", "cat/1.png", "cat/unlabelled/3.png")
-    pile = read_folder(str(root))
-    assert pile.name == "zoo"
-    assert pile.names == ("cat", "fox")
-    assert classes(pile) == {
+    image_set = read_folder(str(root))
+    assert image_set.name == "zoo"
+    assert image_set.names == ("cat", "fox")
+    assert classes(image_set) == {
         "cat/1.png": "cat",
         "cat/deep/er/2.jpg": "cat",
         "cat/unlabelled/3.png": "cat",
         "fox/1.png": "fox",
     }
-    assert pile.sources[0] == root / "cat/1.png"
-    assert pile.given is None and not pile.test.any()
+    assert image_set.sources[0] == root / "cat/1.png"
+    assert image_set.given is None and not image_set.test.any()
 
 
 @pytest.mark.parametrize("stray", ["loose.png", "unlabelled/x.png", "unlabelled/deep/x.png"])
 def test_unsorted_images_make_the_other_labels_given(tmp_path: Path, stray: str) -> None:
-    pile = read_folder(photos(tmp_path, "cat/1.png", stray))
-    assert classes(pile) == {"cat/1.png": "cat", stray: None}
-    assert pile.given is not None and pile.given.tolist() == [True, False]
+    image_set = read_folder(photos(tmp_path, "cat/1.png", stray))
+    assert classes(image_set) == {"cat/1.png": "cat", stray: None}
+    assert image_set.given is not None and image_set.given.tolist() == [True, False]
 
 
 def test_the_unlabelled_folder_can_have_another_name(tmp_path: Path) -> None:
-    pile = read_folder(photos(tmp_path, "cat/1.png", "Unsorted/2.png", "unsorted/3.png"), unlabelled="Unsorted")
-    assert classes(pile) == {"Unsorted/2.png": None, "cat/1.png": "cat", "unsorted/3.png": "unsorted"}
+    image_set = read_folder(photos(tmp_path, "cat/1.png", "Unsorted/2.png", "unsorted/3.png"), unlabelled="Unsorted")
+    assert classes(image_set) == {"Unsorted/2.png": None, "cat/1.png": "cat", "unsorted/3.png": "unsorted"}
 
 
 def test_nothing_but_unlabelled_images(tmp_path: Path) -> None:
-    pile = read_folder(photos(tmp_path, "1.png", "2.png"))
-    assert pile.names == ()
-    assert pile.given is not None and not pile.given.any()
+    image_set = read_folder(photos(tmp_path, "1.png", "2.png"))
+    assert image_set.names == ()
+    assert image_set.given is not None and not image_set.given.any()
 
 
 def test_names_with_quotes_line_breaks_and_emoji(tmp_path: Path) -> None:
-    pile = read_folder(photos(tmp_path, 'o\'ne "cat"/🦊.png', "two\nlines/a, b.png"))
-    assert pile.names == ('o\'ne "cat"', "two\nlines")
+    image_set = read_folder(photos(tmp_path, 'o\'ne "cat"/🦊.png', "two\nlines/a, b.png"))
+    assert image_set.names == ('o\'ne "cat"', "two\nlines")
 
 
 @pytest.mark.parametrize("held_out", ["test", "val"])
 def test_train_and_test_folders(tmp_path: Path, held_out: str) -> None:
     root = photos(tmp_path, "train/cat/1.png", "train/dog/x/1.png", f"{held_out}/cat/2.png", f"{held_out}/owl/1.png")
-    pile = read_folder(root)
-    assert pile.names == ("cat", "dog", "owl")
-    assert classes(pile) == {
+    image_set = read_folder(root)
+    assert image_set.names == ("cat", "dog", "owl")
+    assert classes(image_set) == {
         f"{held_out}/cat/2.png": "cat",
         f"{held_out}/owl/1.png": "owl",
         "train/cat/1.png": "cat",
         "train/dog/x/1.png": "dog",
     }
-    assert {id_ for id_, test in zip(pile.ids, pile.test, strict=True) if test} == {
+    assert {id_ for id_, test in zip(image_set.ids, image_set.test, strict=True) if test} == {
         f"{held_out}/cat/2.png",
         f"{held_out}/owl/1.png",
     }
-    assert pile.given is None
+    assert image_set.given is None
 
 
 def test_test_and_val_are_both_kept_from_training(tmp_path: Path) -> None:
-    pile = read_folder(photos(tmp_path, "train/cat/1.png", "test/cat/1.png", "val/cat/1.png"))
-    assert dict(zip(pile.ids, pile.test.tolist(), strict=True)) == {
+    image_set = read_folder(photos(tmp_path, "train/cat/1.png", "test/cat/1.png", "val/cat/1.png"))
+    assert dict(zip(image_set.ids, image_set.test.tolist(), strict=True)) == {
         "test/cat/1.png": True,
         "train/cat/1.png": False,
         "val/cat/1.png": True,
@@ -163,21 +166,21 @@ def test_test_and_val_are_both_kept_from_training(tmp_path: Path) -> None:
 
 def test_unlabelled_images_beside_and_inside_train(tmp_path: Path) -> None:
     names = ("train/cat/1.png", "train/unlabelled/2.png", "train/3.png", "unlabelled/4.png", "5.png")
-    pile = read_folder(photos(tmp_path, *names, "test/cat/6.png"))
-    assert {id_ for id_, name in classes(pile).items() if name is None} == set(names[1:])
-    assert pile.ids[int(np.flatnonzero(pile.test)[0])] == "test/cat/6.png" and pile.test.sum() == 1
-    assert pile.given is not None
+    image_set = read_folder(photos(tmp_path, *names, "test/cat/6.png"))
+    assert {id_ for id_, name in classes(image_set).items() if name is None} == set(names[1:])
+    assert image_set.ids[int(np.flatnonzero(image_set.test)[0])] == "test/cat/6.png" and image_set.test.sum() == 1
+    assert image_set.given is not None
 
 
 def test_an_unlabelled_test_image_alone_leaves_the_draw_to_the_split(tmp_path: Path) -> None:
-    pile = read_folder(photos(tmp_path, "train/cat/1.png", "test/cat/2.png", "test/unlabelled/3.png"))
-    assert pile.given is None
-    assert pile.labels.tolist() == [0, -1, 0]
+    image_set = read_folder(photos(tmp_path, "train/cat/1.png", "test/cat/2.png", "test/unlabelled/3.png"))
+    assert image_set.given is None
+    assert image_set.labels.tolist() == [0, -1, 0]
 
 
 def test_train_and_test_without_sub_folders_are_classes(tmp_path: Path) -> None:
-    pile = read_folder(photos(tmp_path, "train/1.png", "test/1.png"))
-    assert pile.names == ("test", "train") and not pile.test.any()
+    image_set = read_folder(photos(tmp_path, "train/1.png", "test/1.png"))
+    assert image_set.names == ("test", "train") and not image_set.test.any()
 
 
 def test_a_test_folder_without_classes_is_refused(tmp_path: Path) -> None:
@@ -212,17 +215,17 @@ def test_labels_file(tmp_path: Path, encoding: str) -> None:
         f"{root / '4.png'},cat",
         '"5 🦊, ok.png",',
     ]
-    pile = read_folder(root, labels_csv(tmp_path, "\r\n".join(rows), encoding))
-    assert pile.names == ("cat", "fuchs")
+    image_set = read_folder(root, labels_csv(tmp_path, "\r\n".join(rows), encoding))
+    assert image_set.names == ("cat", "fuchs")
     expected = {"3.png": "cat", "4.png": "cat", "5 🦊, ok.png": None, "x/1.png": "fuchs", "x/2.png": None}
-    assert classes(pile) == expected
-    assert pile.given is not None and pile.given.tolist() == [True, True, False, True, False]
-    assert not pile.test.any()
+    assert classes(image_set) == expected
+    assert image_set.given is not None and image_set.given.tolist() == [True, True, False, True, False]
+    assert not image_set.test.any()
 
 
 def test_labels_for_every_image_are_all_given(tmp_path: Path) -> None:
-    pile = read_folder(photos(tmp_path, "1.png"), labels_csv(tmp_path, "label,path\ncat,1.png\n"))
-    assert pile.given is not None and pile.given.all()
+    image_set = read_folder(photos(tmp_path, "1.png"), labels_csv(tmp_path, "label,path\ncat,1.png\n"))
+    assert image_set.given is not None and image_set.given.all()
 
 
 def test_absolute_paths_through_a_link_to_the_folder(tmp_path: Path) -> None:
@@ -265,7 +268,7 @@ def test_labels_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_folder(root, labels_csv(tmp_path, "path,label\n1.png,Füchse\n", "latin-1"))
 
 
-def damaged_zoo(root: Path) -> Pile:
+def damaged_zoo(root: Path) -> ImageSet:
     photos(root, *(f"cat/{i}.png" for i in range(7)))
     stream = io.BytesIO()
     Image.fromarray(np.random.RandomState(0).randint(0, 256, (64, 64, 3), dtype=np.uint8)).save(stream, "JPEG")
@@ -277,37 +280,37 @@ def damaged_zoo(root: Path) -> Pile:
 
 
 def test_unreadable_images_are_dropped(tmp_path: Path) -> None:
-    pile = damaged_zoo(tmp_path)
-    good, problems = drop_unreadable(pile, max_share=0.2)
+    image_set = damaged_zoo(tmp_path)
+    good, problems = drop_unreadable(image_set, max_share=0.2)
     assert [(p.name, p.reason) for p in problems] == [
         ("dog/cut.jpg", "truncated"),
         ("dog/empty.png", "empty file"),
     ]
     assert good.ids == (*(f"cat/{i}.png" for i in range(7)), "dog/whole.jpg")
-    assert good.names == pile.names and good.labels.tolist() == [0] * 7 + [1]
+    assert good.names == image_set.names and good.labels.tolist() == [0] * 7 + [1]
 
 
 def test_too_many_unreadable_images(tmp_path: Path) -> None:
-    pile = damaged_zoo(tmp_path)
+    image_set = damaged_zoo(tmp_path)
     message = (
         "2 of 10 images (20.0%) cannot be read, more than the 1.0% allowed: "
         "dog/cut.jpg (truncated), dog/empty.png (empty file). "
         "Repair or remove them, or raise the limit with --set data.max_unreadable=0.2."
     )
     with pytest.raises(Failure, match=re.escape(message)):
-        drop_unreadable(pile)
+        drop_unreadable(image_set)
 
 
 def test_the_limit_it_suggests_is_enough(tmp_path: Path) -> None:
     photos(tmp_path, "a.png")
     for name in ("b\n.png", "c.png", "d.png", "e.png"):
         (tmp_path / name).write_bytes(b"")
-    pile = read_folder(tmp_path)
+    image_set = read_folder(tmp_path)
     with pytest.raises(Failure, match=r"allowed: 'b\\n\.png' \(empty file\), c.*, d.*, \.\.\.\.") as caught:
-        drop_unreadable(pile)
+        drop_unreadable(image_set)
     limit = re.search(r"max_unreadable=([\d.]+)\.$", str(caught.value))
     assert limit is not None
-    assert drop_unreadable(pile, float(limit[1]))[0].ids == ("a.png",)
+    assert drop_unreadable(image_set, float(limit[1]))[0].ids == ("a.png",)
 
 
 def test_nothing_readable_is_never_accepted(tmp_path: Path) -> None:
@@ -325,8 +328,8 @@ def test_progress_counts_the_files_and_arrays_are_left_alone(tmp_path: Path) -> 
             seen.append("tick")
             yield item
 
-    pile = damaged_zoo(tmp_path)
-    mixed = replace(pile, sources=(np.zeros((2, 2), np.uint8), *pile.sources[1:]))
+    image_set = damaged_zoo(tmp_path)
+    mixed = replace(image_set, sources=(np.zeros((2, 2), np.uint8), *image_set.sources[1:]))
     drop_unreadable(mixed, 0.5, track=track)
     assert seen == [9, *["tick"] * 9]
     good, problems = drop_unreadable(small())
@@ -334,45 +337,45 @@ def test_progress_counts_the_files_and_arrays_are_left_alone(tmp_path: Path) -> 
 
 
 def test_fingerprint_changes_with_everything_that_matters() -> None:
-    pile = small(labels=np.array([0, 1], np.int64))
+    image_set = small(labels=np.array([0, 1], np.int64))
     variants = [
-        pile,
-        replace(pile, ids=("a", "c")),
-        replace(pile, ids=("b", "a")),
-        replace(pile, names=("cat", "owl")),
-        replace(pile, names=("ca", "tdog")),
-        replace(pile, labels=np.array([0, 0], np.int64)),
-        replace(pile, given=None),
-        replace(pile, given=np.array([True, True])),
-        replace(pile, test=np.array([False, True])),
-        replace(pile, sources=(np.ones((2, 2), np.uint8), pile.sources[1])),
-        replace(pile, sources=(np.zeros((4, 1), np.uint8), pile.sources[1])),
-        replace(pile, sources=(np.zeros((2, 2), np.bool_), pile.sources[1])),
-        replace(pile, sources=(pile.sources[0], Image.new("L", (2, 2), 1))),
+        image_set,
+        replace(image_set, ids=("a", "c")),
+        replace(image_set, ids=("b", "a")),
+        replace(image_set, names=("cat", "owl")),
+        replace(image_set, names=("ca", "tdog")),
+        replace(image_set, labels=np.array([0, 0], np.int64)),
+        replace(image_set, given=None),
+        replace(image_set, given=np.array([True, True])),
+        replace(image_set, test=np.array([False, True])),
+        replace(image_set, sources=(np.ones((2, 2), np.uint8), image_set.sources[1])),
+        replace(image_set, sources=(np.zeros((4, 1), np.uint8), image_set.sources[1])),
+        replace(image_set, sources=(np.zeros((2, 2), np.bool_), image_set.sources[1])),
+        replace(image_set, sources=(image_set.sources[0], Image.new("L", (2, 2), 1))),
     ]
     prints = [fingerprint(variant) for variant in variants]
     assert len(set(prints)) == len(variants)
     assert all(re.fullmatch("[0-9a-f]{64}", text) for text in prints)
-    assert fingerprint(replace(pile, name="renamed")) == fingerprint(pile)
+    assert fingerprint(replace(image_set, name="renamed")) == fingerprint(image_set)
 
 
 @pytest.mark.parametrize("size", [10, 64 * 1024 + 10, 300_000])
 def test_fingerprint_reads_the_beginning_and_the_end_of_files(tmp_path: Path, size: int) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(bytes(size))
-    pile = read_folder(tmp_path)
-    prints = {fingerprint(pile)}
+    image_set = read_folder(tmp_path)
+    prints = {fingerprint(image_set)}
     for position in (0, size - 1):
         content = bytearray(size)
         content[position] = 1
         path.write_bytes(content)
-        prints.add(fingerprint(pile))
+        prints.add(fingerprint(image_set))
     path.write_bytes(bytes(size + 1))
-    prints.add(fingerprint(pile))
+    prints.add(fingerprint(image_set))
     assert len(prints) == 4
     path.unlink()
     with pytest.raises(UnreadableImage, match=r"cannot read the image a\.png: file not found"):
-        fingerprint(pile)
+        fingerprint(image_set)
 
 
 def test_fingerprint_ignores_when_and_where_a_file_was_written(tmp_path: Path) -> None:

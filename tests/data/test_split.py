@@ -11,7 +11,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from sptnet.data.image_set import Pile, digits
+from sptnet.data.image_set import ImageSet, digits
 from sptnet.data.split import Split, make_split, read_split, write_split
 from sptnet.errors import Misuse
 
@@ -19,13 +19,13 @@ PIXEL = np.zeros((1, 1), np.uint8)
 NAMES = ("ant", "bee", "cat", "dog")
 
 
-def pile_of(
+def image_set_of(
     labels: list[int],
     given: list[bool] | None = None,
     test: list[bool] | None = None,
     names: tuple[str, ...] = NAMES,
-) -> Pile:
-    return Pile(
+) -> ImageSet:
+    return ImageSet(
         name="zoo",
         ids=tuple(f"{i}.png" for i in range(len(labels))),
         sources=(PIXEL,) * len(labels),
@@ -36,8 +36,8 @@ def pile_of(
     )
 
 
-BENCHMARK = pile_of([0, 1, 2, 3] * 10)
-GIVEN = pile_of([2, 2, 0, 0, 1, -1, 2, 3], [True, True, True, True, False, False, False, False])
+BENCHMARK = image_set_of([0, 1, 2, 3] * 10)
+GIVEN = image_set_of([2, 2, 0, 0, 1, -1, 2, 3], [True, True, True, True, False, False, False, False])
 
 
 def parts(split: Split) -> list[list[int]]:
@@ -48,7 +48,7 @@ def test_the_draw_is_the_published_one() -> None:
     labels = [0, 3, 1, 2, 1, 0, 0, 3, 1, 2, 0, 1, 2]
     test = [False] * 12 + [True]
     test[5] = True
-    split = make_split(pile_of(labels, test=test), ["ant", "bee"], labelled_share=0.6)
+    split = make_split(image_set_of(labels, test=test), ["ant", "bee"], labelled_share=0.6)
     candidates = np.array([0, 2, 4, 6, 8, 10, 11])
     np.random.seed(0)
     drawn = np.random.choice(range(7), size=int(0.6 * 7), replace=False)
@@ -57,14 +57,14 @@ def test_the_draw_is_the_published_one() -> None:
 
 
 def test_the_draw_on_digits() -> None:
-    pile = digits()
-    split = make_split(pile, 5)
-    known = np.flatnonzero(pile.labels < 5)
+    image_set = digits()
+    split = make_split(image_set, 5)
+    known = np.flatnonzero(image_set.labels < 5)
     np.random.seed(0)
     drawn = np.random.choice(len(known), size=len(known) // 2, replace=False)
     assert split.labelled.tolist() == sorted(known[drawn].tolist())
     assert (split.known_classes, split.new_classes) == (tuple("01234"), tuple("56789"))
-    assert make_split(pile, 5, seed=1).labelled.tolist() != split.labelled.tolist()
+    assert make_split(image_set, 5, seed=1).labelled.tolist() != split.labelled.tolist()
 
 
 def test_known_classes_come_first_in_the_order_given() -> None:
@@ -91,11 +91,11 @@ def test_numbers_and_a_single_name_are_taken_as_class_names() -> None:
 
 
 def test_a_class_without_any_image_is_no_new_class() -> None:
-    assert make_split(pile_of([0, 0, 0, 2]), 1).classes == ("ant", "cat")
+    assert make_split(image_set_of([0, 0, 0, 2]), 1).classes == ("ant", "cat")
 
 
 def test_an_image_without_truth_trains_without_label() -> None:
-    split = make_split(pile_of([0, 0, -1, 1]), 1)
+    split = make_split(image_set_of([0, 0, -1, 1]), 1)
     assert split.target.tolist() == [0, 0, -1, 1]
     assert 2 in split.unlabelled
 
@@ -111,21 +111,21 @@ def test_given_labels_are_followed() -> None:
 
 
 def test_given_labels_of_test_images_do_not_make_a_class_known() -> None:
-    pile = pile_of([0, 1, -1], [True, True, False], [False, True, False])
-    split = make_split(pile)
+    image_set = image_set_of([0, 1, -1], [True, True, False], [False, True, False])
+    split = make_split(image_set)
     assert (split.known_classes, split.new_classes) == (("ant",), ("bee",))
     assert parts(split) == [[0], [2], [], [1]]
 
 
 def test_holdout_takes_a_share_of_each_class_and_leaves_one() -> None:
     labels = [0] * 10 + [1] * 2 + [2] + [-1]
-    pile = pile_of(labels, [True] * 13 + [False])
-    split = make_split(pile, holdout_share=0.3)
+    image_set = image_set_of(labels, [True] * 13 + [False])
+    split = make_split(image_set, holdout_share=0.3)
     assert np.bincount(split.target[split.holdout], minlength=3).tolist() == [3, 1, 0]
     assert np.bincount(split.target[split.labelled], minlength=3).tolist() == [7, 1, 1]
-    greedy = make_split(pile, holdout_share=0.99)
+    greedy = make_split(image_set, holdout_share=0.99)
     assert np.bincount(greedy.target[greedy.labelled]).tolist() == [1, 1, 1]
-    assert make_split(pile, holdout_share=0.01).holdout.size == 2
+    assert make_split(image_set, holdout_share=0.01).holdout.size == 2
     generator = np.random.RandomState(1)
     expected = [
         *generator.choice(np.arange(10), 3, replace=False),
@@ -135,7 +135,7 @@ def test_holdout_takes_a_share_of_each_class_and_leaves_one() -> None:
 
 
 @st.composite
-def piles(draw: st.DrawFn) -> tuple[Pile, list[str] | None]:
+def image_sets(draw: st.DrawFn) -> tuple[ImageSet, list[str] | None]:
     """A pile with any labels, and known classes that usually, but not always, make a split possible."""
     size = draw(st.integers(1, 40))
     labels = draw(st.lists(st.integers(-1, 3), min_size=size, max_size=size))
@@ -143,37 +143,37 @@ def piles(draw: st.DrawFn) -> tuple[Pile, list[str] | None]:
     test = draw(flags)
     if draw(st.booleans()):
         given_labels = [flag and label >= 0 for flag, label in zip(draw(flags), labels, strict=True)]
-        return pile_of(labels, given_labels, test), None
+        return image_set_of(labels, given_labels, test), None
     trained = {NAMES[label] for label, kept in zip(labels, test, strict=True) if label >= 0 and not kept}
     order = draw(st.permutations(sorted(trained) or NAMES))
-    return pile_of(labels, None, test), order[: draw(st.integers(1, len(order)))]
+    return image_set_of(labels, None, test), order[: draw(st.integers(1, len(order)))]
 
 
 @settings(max_examples=200, deadline=None)
-@given(case=piles(), share=st.floats(0.3, 1), seed=st.integers(0, 99), holdout=st.floats(0, 0.99))
+@given(case=image_sets(), share=st.floats(0.3, 1), seed=st.integers(0, 99), holdout=st.floats(0, 0.99))
 def test_the_parts_are_disjoint_and_cover_the_pile(
-    case: tuple[Pile, list[str] | None], share: float, seed: int, holdout: float
+    case: tuple[ImageSet, list[str] | None], share: float, seed: int, holdout: float
 ) -> None:
-    pile, known = case
+    image_set, known = case
     try:
-        split = make_split(pile, known, share, seed, holdout)
+        split = make_split(image_set, known, share, seed, holdout)
     except Misuse as error:
         assert str(error).endswith(".")
         event("refused")
         return
     event("split")
-    assert sorted(index for part in parts(split) for index in part) == list(range(len(pile)))
+    assert sorted(index for part in parts(split) for index in part) == list(range(len(image_set)))
     assert all(part == sorted(part) for part in parts(split))
-    assert split.test.tolist() == np.flatnonzero(pile.test).tolist()
+    assert split.test.tolist() == np.flatnonzero(image_set.test).tolist()
     assert set(split.target[split.labelled].tolist()) == set(split.old_ids)
     assert set(split.target[split.holdout].tolist()) <= set(split.old_ids)
     assert len(split.unlabelled) > 0
-    for target, label in zip(split.target, pile.labels, strict=True):
-        assert (split.classes[target] == pile.names[label]) if label >= 0 else target == -1
+    for target, label in zip(split.target, image_set.labels, strict=True):
+        assert (split.classes[target] == image_set.names[label]) if label >= 0 else target == -1
 
 
 @pytest.mark.parametrize(
-    ("pile", "arguments", "message"),
+    ("image_set", "arguments", "message"),
     [
         (
             BENCHMARK,
@@ -212,7 +212,7 @@ def test_the_parts_are_disjoint_and_cover_the_pile(
             {"known_classes": 4, "labelled_share": 0.01},
             "the labels name 0 classes but 4 are to be known",
         ),
-        (pile_of([0, 0]), {"known_classes": ["bee"]}, "bee has no labelled training image. Label some"),
+        (image_set_of([0, 0]), {"known_classes": ["bee"]}, "bee has no labelled training image. Label some"),
         (
             GIVEN,
             {"known_classes": ["ant", "cat", "bee"]},
@@ -225,22 +225,22 @@ def test_the_parts_are_disjoint_and_cover_the_pile(
         ),
         (GIVEN, {"known_classes": 1}, "leaves out cat. Add the missing ones, or drop the setting."),
         (
-            pile_of([0, -1], [False, False]),
+            image_set_of([0, -1], [False, False]),
             {},
             "no training image has a label. Sort some into one sub-folder",
         ),
-        (pile_of([0, 1], [True, True]), {}, "no unlabelled image is left"),
+        (image_set_of([0, 1], [True, True]), {}, "no unlabelled image is left"),
     ],
 )
-def test_splits_that_cannot_be_made(pile: Pile, arguments: dict[str, Any], message: str) -> None:
+def test_splits_that_cannot_be_made(image_set: ImageSet, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(Misuse, match=re.escape(message)):
-        make_split(pile, **arguments)
+        make_split(image_set, **arguments)
 
 
 def test_at_most_ten_names_are_listed() -> None:
-    pile = pile_of([0] * 3, names=tuple(f"class{i:02d}" for i in range(25)))
+    image_set = image_set_of([0] * 3, names=tuple(f"class{i:02d}" for i in range(25)))
     with pytest.raises(Misuse, match=r"Choose from: class00, .*, class09 and 15 more\."):
-        make_split(pile, ["zebra"])
+        make_split(image_set, ["zebra"])
 
 
 def test_a_split_refuses_parts_that_overlap_or_leave_images_out() -> None:
@@ -250,19 +250,19 @@ def test_a_split_refuses_parts_that_overlap_or_leave_images_out() -> None:
             replace(split, unlabelled=unlabelled)
 
 
-@pytest.mark.parametrize("pile", [BENCHMARK, GIVEN])
-def test_round_trip_by_id(tmp_path: Path, pile: Pile) -> None:
+@pytest.mark.parametrize("image_set", [BENCHMARK, GIVEN])
+def test_round_trip_by_id(tmp_path: Path, image_set: ImageSet) -> None:
     awkward = ("a\nb.png", 'it\'s "q".png', "🦊.png", "raw \udcff.png")
-    pile = replace(pile, ids=awkward + pile.ids[4:])
-    split = make_split(pile, None if pile.given is not None else ["dog", "ant"], holdout_share=0.2)
-    write_split(split, pile, tmp_path / "split.json")
-    again = read_split(tmp_path / "split.json", pile)
+    image_set = replace(image_set, ids=awkward + image_set.ids[4:])
+    split = make_split(image_set, None if image_set.given is not None else ["dog", "ant"], holdout_share=0.2)
+    write_split(split, image_set, tmp_path / "split.json")
+    again = read_split(tmp_path / "split.json", image_set)
     assert (again.classes, again.n_known) == (split.classes, split.n_known)
     assert parts(again) == parts(split)
     assert np.array_equal(again.target, split.target) and again.target.dtype == np.int64
     assert "🦊.png".encode() in (tmp_path / "split.json").read_bytes()
-    order = np.arange(len(pile))[::-1]
-    shuffled = read_split(tmp_path / "split.json", pile.subset(order))
+    order = np.arange(len(image_set))[::-1]
+    shuffled = read_split(tmp_path / "split.json", image_set.subset(order))
     assert shuffled.labels.tolist() == split.labels[order].tolist()
 
 
@@ -285,7 +285,7 @@ def test_a_split_of_other_images_is_refused(tmp_path: Path) -> None:
     write_split(make_split(GIVEN), GIVEN, path)
     with pytest.raises(Misuse, match=r"lists images that zoo does not have \(4\): 4\.png, 5\.png, 6\.png\. Use the"):
         read_split(path, GIVEN.subset([0, 1, 2, 3]))
-    more = pile_of([*GIVEN.labels.tolist(), 0, 0])
+    more = image_set_of([*GIVEN.labels.tolist(), 0, 0])
     with pytest.raises(Misuse, match=r"does not list all images of zoo \(2\): 8\.png, 9\.png\. .* make a new split\."):
         read_split(path, more)
 
@@ -295,8 +295,8 @@ def test_a_split_of_other_labels_is_refused(tmp_path: Path) -> None:
     write_split(make_split(GIVEN), GIVEN, path)
     for labels in ([3, 2, 0, 0, 1, -1, 2, 3], [-1, 2, 0, 0, 1, -1, 2, 3]):
         with pytest.raises(Misuse, match=r"does not fit the labels of zoo\. Restore the labels"):
-            read_split(path, pile_of(labels))
-    renamed = pile_of(GIVEN.labels.tolist(), names=("ant", "bee", "cat", "elk"))
+            read_split(path, image_set_of(labels))
+    renamed = image_set_of(GIVEN.labels.tolist(), names=("ant", "bee", "cat", "elk"))
     with pytest.raises(Misuse, match="does not fit the labels of zoo"):
         read_split(path, renamed)
 

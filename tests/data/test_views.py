@@ -35,7 +35,7 @@ def windows(image, size):
             yield image[:, top : top + size, left : left + size]
 
 
-def place_of(view, image):
+def rank_from_environment(view, image):
     """Which window of the image the view is, or None."""
     return next((i for i, window in enumerate(windows(image, view.shape[-1])) if torch.equal(window, view)), None)
 
@@ -119,7 +119,7 @@ def test_the_cache_changes_nothing_but_speed():
 
 def test_a_random_view_is_a_window_of_the_image_and_all_windows_occur():
     image, maker = ImageStore([picture(50, 50)], PIXELS)[0], ViewMaker(PIXELS, flip=0.0)
-    places = {place_of(maker.random_view(image, seed), image) for seed in range(300)}
+    places = {rank_from_environment(maker.random_view(image, seed), image) for seed in range(300)}
     assert places == set(range(25)), "five by five places in 36 pixels"
 
 
@@ -128,19 +128,19 @@ def test_flip_one_always_mirrors():
     maker = ViewMaker(PIXELS, flip=1.0)
     for seed in range(20):
         view = maker.random_view(image, seed)
-        assert place_of(view.flip(2), image) is not None
-        assert place_of(view, image) is None
+        assert rank_from_environment(view.flip(2), image) is not None
+        assert rank_from_environment(view, image) is None
 
 
 def test_half_of_the_views_are_mirrored_by_default():
     image, maker = ImageStore([picture(50, 50)], PIXELS)[0], ViewMaker(PIXELS)
-    mirrored = [place_of(maker.random_view(image, seed), image) is None for seed in range(200)]
+    mirrored = [rank_from_environment(maker.random_view(image, seed), image) is None for seed in range(200)]
     assert 65 < sum(mirrored) < 135  # five standard deviations
 
 
 def test_non_square_images_are_cropped_along_their_length():
     image, maker = ImageStore([picture(40, 120)], PIXELS)[0], ViewMaker(PIXELS, flip=0.0)
-    lefts = {place_of(maker.random_view(image, seed), image) % (108 - 32 + 1) for seed in range(300)}
+    lefts = {rank_from_environment(maker.random_view(image, seed), image) % (108 - 32 + 1) for seed in range(300)}
     assert min(lefts) < 5
     assert max(lefts) > 108 - 32 - 5
 

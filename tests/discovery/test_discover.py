@@ -20,7 +20,7 @@ from sptnet.model.backbone import EMBEDDED
 from sptnet.model.vit import fetch
 from sptnet.results.edits.log import current
 from sptnet.results.run_folder import RunFolder
-from sptnet.results.run_result import read_found
+from sptnet.results.run_result import read_result
 from sptnet.training.trainer import StageTrainer
 
 SMALL = ["--backbone", EMBEDDED, "--set", "backbone.image_size=32", "--device", "cpu"]
@@ -87,7 +87,7 @@ def test_without_labels_it_says_that_it_clusters(call: Call, bare: Path, tmp_pat
     assert answer.code == 0, answer.err
     assert "images: 30 in pile; 0 labelled, 30 unsorted" in answer.out
     assert "No image has a label, so the images are clustered by k-means" in answer.out
-    found = read_found(tmp_path / "run")
+    found = read_result(tmp_path / "run")
     assert (found.names, found.n_known) == (("new-1", "new-2", "new-3", "new-4", "new-5"), 0)
     assert set(found.part) == {"unlabelled"}
     assert "found: 30 images, 0 known categories, 5 new, " in answer.out
@@ -99,7 +99,7 @@ def test_without_labels_categories_are_counted_too(call: Call, bare: Path, tmp_p
     answer = call("discover", bare, "--out", tmp_path / "run", *QUICK)
     assert answer.code == 0, answer.err
     estimate = json.loads((tmp_path / "run" / "estimate.json").read_text())
-    assert len(read_found(tmp_path / "run").names) == estimate["n_categories"] >= 1
+    assert len(read_result(tmp_path / "run").names) == estimate["n_categories"] >= 1
 
 
 # --- from a folder to a report ----------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_options_reach_the_settings(call: Call, images: Path, tmp_path: Path) ->
     assert answer.code == 0, answer.err
     config = RunFolder(tmp_path / "run").config()
     assert (config.n_categories, config.seed, config.kmeans.n_init) == (4, 5, 2)
-    assert read_found(tmp_path / "run").names == ("nought", "one", "new-1", "new-2")
+    assert read_result(tmp_path / "run").names == ("nought", "one", "new-1", "new-2")
 
 
 def test_a_method_may_be_set_like_anything_else(call: Call, images: Path, tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_another_round_learns_from_the_edits(call: Call, first: Path, tmp_path: 
     state = current(first)
     assert after.n_categories == len({state.names[i] for i in state.category} | set(labels.values()))
     assert all(labels[image] == "three" for image in moved)
-    found = read_found(tmp_path / "second")
+    found = read_result(tmp_path / "second")
     assert found.names[: found.n_known] == ("1", "2", "nought", "three")
     assert {id_ for id_, part in zip(found.ids, found.part, strict=True) if part == "labelled"} == set(labels)
     told = call(

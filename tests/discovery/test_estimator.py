@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from sptnet import CategoryDiscoverer
 from sptnet.data.image_set import digits
-from sptnet.discovery.estimator_inputs import Images, as_images, as_pile, label_names, seed_from, sorted_names
+from sptnet.discovery.estimator_inputs import GivenImages, as_image_set, as_images, label_names, seed_from, sorted_names
 from sptnet.discovery.plan import speed
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.predictor import load
@@ -33,11 +33,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def few() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Forty digits 0 to 4, their truth, and labels for half of 1, 2 and 4."""
-    pile = digits()
-    chosen = np.concatenate([np.flatnonzero(pile.labels == c)[:8] for c in range(5)])
-    truth = pile.labels[chosen]
+    image_set = digits()
+    chosen = np.concatenate([np.flatnonzero(image_set.labels == c)[:8] for c in range(5)])
+    truth = image_set.labels[chosen]
     y = np.where(np.isin(truth, (1, 2, 4)) & (np.arange(40) % 2 == 0), truth, -1)
-    return np.stack([np.asarray(pile.sources[i]) for i in chosen]), truth, y
+    return np.stack([np.asarray(image_set.sources[i]) for i in chosen]), truth, y
 
 
 X, TRUTH, Y = few()
@@ -262,11 +262,11 @@ def test_labels_in_all_forms(y: Any, names: list[str | None]) -> None:
 
 def test_known_classes_come_in_order() -> None:
     assert sorted_names(["10", "9", None, "b", "a", "10"]) == ("9", "10", "a", "b")
-    pile = as_pile(Images(tuple(X[:3]), None), ["10", None, "9"])
-    assert (pile.names, pile.labels.tolist()) == (("9", "10"), [1, -1, 0])
-    twice = as_pile(Images((Path("a"), Path("a")), None), ["x", None])
+    image_set = as_image_set(GivenImages(tuple(X[:3]), None), ["10", None, "9"])
+    assert (image_set.names, image_set.labels.tolist()) == (("9", "10"), [1, -1, 0])
+    twice = as_image_set(GivenImages((Path("a"), Path("a")), None), ["x", None])
     assert twice.ids == ("image-0", "image-1")
-    mixed = as_pile(Images((Path("a"), X[0]), None), ["x", None])
+    mixed = as_image_set(GivenImages((Path("a"), X[0]), None), ["x", None])
     assert mixed.ids == ("a", "image-1")
 
 

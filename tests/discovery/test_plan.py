@@ -13,7 +13,7 @@ from sptnet.data.load import load_data
 from sptnet.discovery import discover as discovery
 from sptnet.discovery.discover import make_settings, plan_for
 from sptnet.discovery.plan import speed as speed_module
-from sptnet.discovery.plan.costs import Costs, PileFacts
+from sptnet.discovery.plan.costs import Costs, ImageSetFacts
 from sptnet.discovery.plan.plan import LEAST_STEPS, PLANNED, SPTNET_LEAST_STEPS, Plan, batch_size_for, make_plan
 from sptnet.discovery.plan.speed import Speed, measure_speed, rate, scaled_border
 from sptnet.errors import Misuse
@@ -26,10 +26,10 @@ GIB = 2**30
 CPU = Speed("cpu", forward=50, prompted=20, last_block=1000, decode=500, image_size=224, token_bytes=300_000)
 SLOW = Speed("cpu", forward=5, prompted=2, last_block=100, decode=100, image_size=224, token_bytes=300_000)
 GPU = Speed("cuda", forward=2000, prompted=700, last_block=20_000, decode=1000, image_size=224, token_bytes=300_000)
-SMALL = PileFacts(300, 100, 200, 4, 100 * GIB)
-MIDDLE = PileFacts(6000, 1500, 3500, 20, 100 * GIB)
-LARGE = PileFacts(200_000, 50_000, 150_000, 100, 100 * GIB)
-BARE = PileFacts(300, 0, 300, 0, 100 * GIB)
+SMALL = ImageSetFacts(300, 100, 200, 4, 100 * GIB)
+MIDDLE = ImageSetFacts(6000, 1500, 3500, 20, 100 * GIB)
+LARGE = ImageSetFacts(200_000, 50_000, 150_000, 100, 100 * GIB)
+BARE = ImageSetFacts(300, 0, 300, 0, 100 * GIB)
 AUTO = Config(n_categories="auto", views={"workers": 0})
 
 
@@ -131,7 +131,7 @@ class Four(World):
         (BARE, GPU, None, ("kmeans", 0, 0)),
     ],
 )
-def test_the_table(facts: PileFacts, speed: Speed, minutes: float | None, chosen: tuple[str, int, int]) -> None:
+def test_the_table(facts: ImageSetFacts, speed: Speed, minutes: float | None, chosen: tuple[str, int, int]) -> None:
     plan = make_plan(AUTO, facts, speed, minutes)
     assert bank_and_epochs(plan) == chosen
     if chosen[0] in ("simgcd", "sptnet"):
@@ -152,7 +152,7 @@ def test_more_time_never_gives_less_training() -> None:
 )
 def test_batches_leave_an_epoch_some_steps(n: int, size: int) -> None:
     assert batch_size_for(n) == size
-    assert make_plan(AUTO, PileFacts(n, 1, n - 1, 1, GIB), CPU).config.training.batch_size == size
+    assert make_plan(AUTO, ImageSetFacts(n, 1, n - 1, 1, GIB), CPU).config.training.batch_size == size
 
 
 def test_training_has_enough_steps_to_be_worth_it() -> None:
@@ -185,14 +185,14 @@ def test_the_reasons_are_sentences_that_name_the_times() -> None:
 
 
 def test_a_full_disk_is_told() -> None:
-    full = PileFacts(300, 100, 200, 4, free_disk=3 * 300 * 300_000 * 2 - 1)
+    full = ImageSetFacts(300, 100, 200, 4, free_disk=3 * 300 * 300_000 * 2 - 1)
     plan = make_plan(AUTO, full, CPU, 600)
     assert plan.config.views.bank == 0
     assert plan.reasons[0] == (
         "Keeping what the frozen blocks make of the images would need 540 MB of free disk; without it, training is "
         "several times slower."
     )
-    roomier = PileFacts(300, 100, 200, 4, free_disk=3 * 300 * 300_000 * 2)
+    roomier = ImageSetFacts(300, 100, 200, 4, free_disk=3 * 300 * 300_000 * 2)
     assert make_plan(AUTO, roomier, CPU, 60).config.views.bank == 2
 
 
@@ -291,7 +291,7 @@ def test_the_rest_of_the_settings() -> None:
     small, middle = make_plan(AUTO, SMALL, GPU).config, make_plan(AUTO, MIDDLE, GPU).config
     assert (small.sptnet.counter, small.sptnet.k) == ("continuous", 20), "4 batches: the model's turn would never come"
     assert middle.sptnet.counter == "continuous"
-    many = PileFacts(9000, 2000, 7000, 9, GIB)
+    many = ImageSetFacts(9000, 2000, 7000, 9, GIB)
     assert make_plan(AUTO, many, GPU, 3000).config.sptnet.counter == "epoch", "70 batches"
     assert small.training.evaluate_every == 1000
     assert make_plan(AUTO, SMALL, CPU).config.training.evaluate_every == 200
@@ -344,7 +344,7 @@ def test_the_steps_are_all_of_it() -> None:
         ),
     ],
 )
-def test_plans_that_cannot_be_made(options: dict[str, Any], facts: PileFacts, message: str) -> None:
+def test_plans_that_cannot_be_made(options: dict[str, Any], facts: ImageSetFacts, message: str) -> None:
     with pytest.raises(Misuse) as error:
         make_plan(AUTO, facts, CPU, **options)
     assert str(error.value) == message
@@ -382,7 +382,7 @@ def test_speed_is_measured_and_leaves_no_trace(
     monkeypatch.setattr(speed_module, "SECONDS", 0.01)
     backbone = make_model().backbone
     before = {name: value.clone() for name, value in backbone.state_dict().items()}
-    speed = measure_speed(backbone, cpu, few_digits.pile.sources)
+    speed = measure_speed(backbone, cpu, few_digits.image_set.sources)
     assert min(speed.forward, speed.prompted, speed.last_block, speed.decode) > 0
     assert speed.prompted <= speed.forward <= speed.last_block
     assert (speed.device, speed.image_size, speed.token_bytes) == ("cpu", 32, 5 * 96 * 2)

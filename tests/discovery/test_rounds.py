@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.found_runs import IDS, make_run, small_found
+from helpers.result_runs import IDS, make_run, small_result
 from sptnet.data.load import load_data
 from sptnet.discovery.rounds import labels_text, next_labels, next_round, read_round, settled
 from sptnet.errors import Misuse
 from sptnet.results.edits.log import add_edits
-from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, Split, Undo
-from sptnet.results.run_result import Found
+from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, SplitCategory, Undo
+from sptnet.results.run_result import RunResult
 
 CAT_A, CAT_B, UNSURE_CAT, DOG, E, F, SUB_E, TEST = IDS
 GIVEN = {CAT_A: "cat", CAT_B: "cat"}
@@ -31,8 +31,8 @@ GIVEN = {CAT_A: "cat", CAT_B: "cat"}
         ([Rename("new-1", "eel")], GIVEN | {E: "eel", F: "eel", SUB_E: "eel"}),
         ([Rename("new-1", "eel"), Drop((F,))], GIVEN | {E: "eel", SUB_E: "eel"}),
         ([Merge(("new-1", "new-2"), "eel")], GIVEN | {E: "eel", F: "eel", SUB_E: "eel"}),
-        ([Split("new-1", 2)], GIVEN | {E: "new-1-a", F: "new-1-a", SUB_E: "new-1-b"}),
-        ([Split("new-1", 2), Rename("new-1-b", "ray")], GIVEN | {E: "new-1-a", F: "new-1-a", SUB_E: "ray"}),
+        ([SplitCategory("new-1", 2)], GIVEN | {E: "new-1-a", F: "new-1-a", SUB_E: "new-1-b"}),
+        ([SplitCategory("new-1", 2), Rename("new-1-b", "ray")], GIVEN | {E: "new-1-a", F: "new-1-a", SUB_E: "ray"}),
         # moved images, wherever they lie, and those that were there already
         ([Move((UNSURE_CAT,), "dog")], GIVEN | {UNSURE_CAT: "dog", DOG: "dog"}),
         ([Move((E,), "lynx", create=True)], GIVEN | {E: "lynx"}),
@@ -43,31 +43,36 @@ GIVEN = {CAT_A: "cat", CAT_B: "cat"}
     ],
 )
 def test_the_labels_that_edits_give(edits: list[Edit], labels: dict[str, str]) -> None:
-    assert next_labels(small_found(), edits) == labels
+    assert next_labels(small_result(), edits) == labels
 
 
 def test_doubtful_images_are_left_to_the_next_round() -> None:
     """The cat at 80 degrees is unsure; as a settled category cat keeps the others alone."""
-    sure = replace(small_found(), part=("unlabelled",) * 8, truth=(None,) * 8)
+    sure = replace(small_result(), part=("unlabelled",) * 8, truth=(None,) * 8)
     assert next_labels(sure, [Rename("cat", "lynx")]) == {CAT_A: "lynx", CAT_B: "lynx"}
 
 
-def mistaken() -> Found:
+def mistaken() -> RunResult:
     """As before, but the model takes the labelled cat/b.png, at 10 degrees, for a dog."""
-    return replace(small_found(), category=np.array([0, 1, 0, 1, 2, 2, 2, 2]))
+    return replace(small_result(), category=np.array([0, 1, 0, 1, 2, 2, 2, 2]))
 
 
 def test_a_label_stands_where_the_model_erred() -> None:
     assert next_labels(mistaken(), [Drop((E,))]) == GIVEN
     assert next_labels(mistaken(), [Rename("cat", "lynx")]) == {CAT_A: "lynx", CAT_B: "lynx"}
     assert next_labels(mistaken(), [Merge(("cat",), "new-2")])[CAT_B] == "new-2"
-    split = next_labels(mistaken(), [Split("cat", 2)])
+    split = next_labels(mistaken(), [SplitCategory("cat", 2)])
     assert split[CAT_B] == split[CAT_A], "the part it is nearest to"
 
 
 def test_settled_categories_are_followed_through_their_names() -> None:
-    edits: list[Edit] = [Rename("new-1", "eel"), Split("eel", 2), Merge(("eel-a", "dog"), "pet"), Move((E,), "cat")]
-    assert settled(small_found(), edits) == ({"eel-b", "pet", "cat"}, {E})
+    edits: list[Edit] = [
+        Rename("new-1", "eel"),
+        SplitCategory("eel", 2),
+        Merge(("eel-a", "dog"), "pet"),
+        Move((E,), "cat"),
+    ]
+    assert settled(small_result(), edits) == ({"eel-b", "pet", "cat"}, {E})
 
 
 def test_a_round_from_a_run(tmp_path: Path) -> None:
@@ -82,11 +87,11 @@ def test_a_round_from_a_run(tmp_path: Path) -> None:
     assert config.backbone.name == "sptnet_digits_vit"
     data = read_round(config, found.labels)
     assert data.split.known_classes == ("cat", "eel", "wolf")
-    assert [data.pile.ids[i] for i in data.split.unlabelled] == [UNSURE_CAT]
+    assert [data.image_set.ids[i] for i in data.split.unlabelled] == [UNSURE_CAT]
     (tmp_path / "second").mkdir()
     (tmp_path / "second" / "labels.csv").write_bytes(labels_text(found.labels).encode())
     again = load_data(config.data)
-    assert again.pile.ids == data.pile.ids
+    assert again.image_set.ids == data.image_set.ids
     assert np.array_equal(again.split.labels, data.split.labels)
 
 
@@ -99,13 +104,13 @@ def test_images_that_are_gone_are_not_labelled(tmp_path: Path) -> None:
 
 def test_names_of_any_kind_survive_the_labels_file(tmp_path: Path) -> None:
     names = ("a,b.png", 'it\'s "q".png', "🦊.png", "new\nline.png", "raw \udcff.png")
-    found = small_found()
+    found = small_result()
     run = make_run(tmp_path, replace(found, ids=(*names, *found.ids[5:]), part=("unlabelled",) * 8))
     add_edits(run, [Rename("cat", 'käse, "x"'), Rename("new-1", "eel")])
     another = next_round(run, tmp_path / "second")
     assert another.labels[names[0]] == 'käse, "x"'
     data = read_round(another.config, another.labels)
-    labelled = {data.pile.ids[i]: data.split.classes[data.split.target[i]] for i in data.split.labelled}
+    labelled = {data.image_set.ids[i]: data.split.classes[data.split.target[i]] for i in data.split.labelled}
     assert labelled == another.labels
     rows = list(csv.reader(io.StringIO(labels_text(another.labels), newline="")))
     assert rows == [["path", "label"], *([id_, label] for id_, label in another.labels.items())]

@@ -10,7 +10,7 @@ from PIL import Image
 
 from sptnet.data.benchmarks.class_splits import ClassSplit
 from sptnet.data.benchmarks.pacs import CLASSES, DOMAINS
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.data.split import make_split
 
 
@@ -49,17 +49,19 @@ def published_draw(ids: Iterable[str], share: float = 0.5) -> set[str]:
 SPLIT = ClassSplit(known=(2, 0), new=(1, 3))
 
 
-def true_names(pile: Pile) -> list[str]:
-    return [pile.names[label] for label in pile.labels]
+def true_names(image_set: ImageSet) -> list[str]:
+    return [image_set.names[label] for label in image_set.labels]
 
 
-def assert_published_draw(pile: Pile, n_known: int, **options: Any) -> None:
+def assert_published_draw(image_set: ImageSet, n_known: int, **options: Any) -> None:
     """The labelled images are those of the loaders that published results come from."""
     known = [
-        id_ for id_, label, test in zip(pile.ids, pile.labels, pile.test, strict=True) if label < n_known and not test
+        id_
+        for id_, label, test in zip(image_set.ids, image_set.labels, image_set.test, strict=True)
+        if label < n_known and not test
     ]
-    split = make_split(pile, n_known, **options)
-    assert {pile.ids[i] for i in split.labelled} == published_draw(known)
+    split = make_split(image_set, n_known, **options)
+    assert {image_set.ids[i] for i in split.labelled} == published_draw(known)
 
 
 BIRDS = ["001.Albatross", "002.Bunting", "003.Cardinal", "004.Dove"]

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sptnet.data.image_set import Pile, digits
+from sptnet.data.image_set import ImageSet, digits
 
 
 def fill(root: Path, known: int = 3, per_class: int = 8, labelled: int = 4) -> Path:
     """Digits 0 to 5, eight each; four of each known one are in its folder, the rest lie about unsorted."""
-    pile = all_digits()
+    image_set = all_digits()
     for digit in range(6):
-        for n, i in enumerate(np.flatnonzero(pile.labels == digit)[:per_class]):
+        for n, i in enumerate(np.flatnonzero(image_set.labels == digit)[:per_class]):
             place = f"{digit}" if digit < known and n < labelled else "unlabelled/more" if n % 2 else "unlabelled"
             save_digit(int(i), root / (place if n < per_class - 1 else ".") / f"{digit}-{n}.png")
     return root
@@ -25,5 +25,5 @@ def save_digit(position: int, path: Path) -> None:
 
 
 @cache
-def all_digits() -> Pile:
+def all_digits() -> ImageSet:
     return digits()

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from helpers.found_runs import make_run
+from helpers.result_runs import make_run
 from sptnet.config import PromptSettings
 from sptnet.head import PrototypeHead
 from sptnet.model.backbone import build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, save_model
 from sptnet.results.run_folder import RunFolder
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 
 HOSTILE = (
     "<script>window.hacked=1</script>.png",
@@ -29,7 +29,7 @@ NAMES = ("cat", "<b>dog</b>", "constructor", "new-1", "new-2")
 N = 40
 
 
-def hostile_found() -> Found:
+def hostile_result() -> RunResult:
     """Forty images in five categories, three known; two of each category are doubtful, and every truth is known."""
     random = np.random.RandomState(0)
     ids = [*HOSTILE, *(f"unlabelled/{i:02d}.png" for i in range(len(HOSTILE), N))]
@@ -39,7 +39,7 @@ def hostile_found() -> Found:
     certainty[[np.flatnonzero(category == c)[i] for c in range(5) for i in (1, 3)]] = (0.33, 0.3) * 5
     truth = [NAMES[c] if c < 3 else f"fish {c}" for c in category]
     truth[0], truth[-1] = "<b>dog</b>", "cat"
-    return Found(
+    return RunResult(
         ids=tuple(ids),
         sources=(None,) * N,
         part=("unlabelled",) * N,
@@ -54,7 +54,7 @@ def hostile_found() -> Found:
 
 def hostile_run(root: Path) -> Path:
     """A run in `root`/run with images, a model with prompts, curves, scores and an estimate."""
-    found = hostile_found()
+    found = hostile_result()
     run = make_run(root, found)
     random = np.random.RandomState(1)
     for i, id_ in enumerate(found.ids):

@@ -31,16 +31,16 @@ def test_a_run_writes_what_it_became_and_why(method, tiny_config, few_digits, ru
 def test_it_is_said_before_training(tiny_config, few_digits, tmp_path):
     told = []
     experiment = Experiment(auto(tiny_config), RunFolder(tmp_path / "run"), few_digits, tell=told.append)
-    low, high = experiment.learner.estimate.interval
+    low, high = experiment.state.estimate.interval
     assert told == [
-        f"there seem to be {experiment.learner.estimate.n_categories} categories ({low} to {high} are plausible)"
+        f"there seem to be {experiment.state.estimate.n_categories} categories ({low} to {high} are plausible)"
     ]
 
 
 def test_the_same_seed_counts_the_same(tiny_config, few_digits, tmp_path):
     def count(seed):
         config = auto(tiny_config).model_copy(update={"seed": seed})
-        return Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda _: None).learner.estimate
+        return Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda _: None).state.estimate
 
     assert count(3) == count(3)
 
@@ -56,7 +56,7 @@ def test_sptnet_takes_the_number_of_the_run_it_starts_from(tiny_config, few_digi
     monkeypatch.setattr("sptnet.inference.count_categories.estimate_n_categories", None)
     config = auto(tiny_config.changed(sptnet={"start_from": str(start)}), "sptnet")
     experiment = Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda _: None)
-    assert experiment.learner.config.n_categories == 10
+    assert experiment.state.config.n_categories == 10
 
 
 def test_a_factor_does_not_go_with_it(tiny_config, few_digits, tmp_path):

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 import sptnet
 from sptnet.config import Config, PromptSettings
-from sptnet.data.load import LoadedData
+from sptnet.data.load import SplitImages
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.inference.looking import Looker
@@ -20,8 +20,8 @@ from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.distributed import World
 from sptnet.training.experiment import Experiment
-from sptnet.training.run_state import Learner
-from sptnet.training.stage import StageRun
+from sptnet.training.run_state import RunState
+from sptnet.training.stage import Stage
 from sptnet.training.trainer import EpochReport, StageTrainer
 
 
@@ -31,14 +31,14 @@ def model(make_model: Callable[..., GcdModel]) -> GcdModel:
 
 
 @pytest.fixture
-def looker(model: GcdModel, few_digits: LoadedData, cpu: Any) -> Looker:
+def looker(model: GcdModel, few_digits: SplitImages, cpu: Any) -> Looker:
     pixels = model.backbone.pixels
-    return Looker(ImageStore(few_digits.pile.sources, pixels), ViewMaker(pixels), cpu, 0, 8, World())
+    return Looker(ImageStore(few_digits.image_set.sources, pixels), ViewMaker(pixels), cpu, 0, 8, World())
 
 
 @pytest.fixture
-def bank(tmp_path: Path, model: GcdModel, few_digits: LoadedData) -> TokenBank:
-    return TokenBank(tmp_path / "bank", len(few_digits.pile), 2, 5, model.backbone.dim, "")
+def bank(tmp_path: Path, model: GcdModel, few_digits: SplitImages) -> TokenBank:
+    return TokenBank(tmp_path / "bank", len(few_digits.image_set), 2, 5, model.backbone.dim, "")
 
 
 CHOSEN = np.array([7, 3, 59, 3, 0])
@@ -159,7 +159,7 @@ def test_after_the_last_epoch_every_image_is_looked_at_once(
     method: str,
     bank: int,
     tiny_config: Config,
-    few_digits: LoadedData,
+    few_digits: SplitImages,
     embedded: list[int],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -176,12 +176,12 @@ def test_after_the_last_epoch_every_image_is_looked_at_once(
     config = of_method(tiny_config, method, bank)
     experiment = Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda line: None)
     scores = experiment.run()
-    assert sum(embedded) == len(few_digits.pile)
+    assert sum(embedded) == len(few_digits.image_set)
     assert experiment.run_folder.metrics()[-1]["scores"] == scores
 
 
 def test_scores_on_the_way_come_from_the_bank(
-    tiny_config: Config, few_digits: LoadedData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_config: Config, few_digits: SplitImages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scored after every epoch, an image's centre view goes through the frozen blocks once, and once at the end."""
     calls: list[int] = []
@@ -206,7 +206,7 @@ def test_scores_on_the_way_come_from_the_bank(
 def test_a_run_stopped_after_its_last_epoch_ends_the_same(
     method: str,
     tiny_config: Config,
-    few_digits: LoadedData,
+    few_digits: SplitImages,
     run_it: Callable[..., Path],
     tmp_path: Path,
     assert_same_result: Callable[[Path, Path], None],
@@ -215,7 +215,7 @@ def test_a_run_stopped_after_its_last_epoch_ends_the_same(
     config = of_method(tiny_config, method, 2)
     whole = run_it(tmp_path / "whole", config, few_digits)
     with monkeypatch.context() as patch:
-        patch.setattr(Learner, "save", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(RunState, "save", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             run_it(tmp_path / "cut", config, few_digits)
     run_it(tmp_path / "cut", config, few_digits, resume=True)
@@ -224,40 +224,40 @@ def test_a_run_stopped_after_its_last_epoch_ends_the_same(
 
 def test_what_was_seen_in_one_epoch_does_not_serve_the_next(
     tiny_config: Config,
-    few_digits: LoadedData,
+    few_digits: SplitImages,
     run_it: Callable[..., Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    line, kept = StageRun._line, []
+    line, kept = Stage._line, []
 
-    def overhear(self: StageRun, report: EpochReport) -> dict[str, Any]:
-        before = self.learner.looker.seen is not None
+    def overhear(self: Stage, report: EpochReport) -> dict[str, Any]:
+        before = self.state.looker.seen is not None
         told = line(self, report)
-        kept.append((before, self.learner.looker.seen is not None))
+        kept.append((before, self.state.looker.seen is not None))
         return told
 
-    monkeypatch.setattr(StageRun, "_line", overhear)
+    monkeypatch.setattr(Stage, "_line", overhear)
     run_it(tmp_path / "run", of_method(tiny_config, "gcd", 0), few_digits)
     assert kept == [(False, False), (False, True), (False, True)], "the second and the last epoch are scored"
 
 
 def test_the_best_epoch_is_looked_at_anew(
     tiny_config: Config,
-    held_out_digits: LoadedData,
+    held_out_digits: SplitImages,
     run_it: Callable[..., Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The last epoch was scored, but another one is kept: its predictions are written."""
-    line = StageRun._line
+    line = Stage._line
 
-    def the_first_is_best(self: StageRun, report: EpochReport) -> dict[str, Any]:
+    def the_first_is_best(self: Stage, report: EpochReport) -> dict[str, Any]:
         return line(self, report) | {"old_holdout": 1 / report.epoch}
 
-    monkeypatch.setattr(StageRun, "_line", the_first_is_best)
+    monkeypatch.setattr(Stage, "_line", the_first_is_best)
     config = of_method(tiny_config, "gcd", 0).changed(training={"select": "best-old-holdout"})
     folder = run_it(tmp_path / "run", config, held_out_digits)
     features = load_file(folder / "features.safetensors")["features"].float()
-    expected = torch.from_numpy(sptnet.load(folder).features(list(held_out_digits.pile.sources)))
+    expected = torch.from_numpy(sptnet.load(folder).features(list(held_out_digits.image_set.sources)))
     torch.testing.assert_close(features, torch.nn.functional.normalize(expected, dim=1), rtol=0, atol=1e-3)

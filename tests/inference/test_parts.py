@@ -17,7 +17,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from conftest import Command, random_model
-from helpers.found_runs import make_run, small_found
+from helpers.result_runs import make_run, small_result
 from helpers.torchrun import torchrun
 from sptnet.cli.predict import predict
 from sptnet.config import PromptSettings
@@ -233,7 +233,7 @@ def test_edited_names_are_those_of_the_table(images: Path, tmp_path: Path) -> No
 
 def edited_run(root: Path) -> Path:
     """Its features are as long as those of the model."""
-    found = replace(small_found(), features=np.eye(8, 96, dtype=np.float32))
+    found = replace(small_result(), features=np.eye(8, 96, dtype=np.float32))
     run = make_run(root, found)
     make_model(run / "model", names=found.names, n_known=found.n_known)
     return run

@@ -186,7 +186,7 @@ def config_of(tiny_config, method):
 def test_a_run_leaves_a_model_that_predicts_what_the_run_found(method, tiny_config, few_digits, run_it, tmp_path):
     folder = run_it(tmp_path / "run", config_of(tiny_config, method), few_digits)
     model = sptnet.load(folder)
-    predicted = model.predict(list(few_digits.pile.sources))
+    predicted = model.predict(list(few_digits.image_set.sources))
     with (folder / "predictions.csv").open() as file:
         written = [row["category"] for row in csv.DictReader(file)]
     assert [model.categories[k] for k in predicted] == written
@@ -195,7 +195,7 @@ def test_a_run_leaves_a_model_that_predicts_what_the_run_found(method, tiny_conf
     assert [name for name in tensors if name.startswith("head")] == ["head.centroids"]
     scores = RunFolder(folder).facts()["scores"]["unlabelled"]
     assert 0 < scores["all"] <= 1
-    assert model.predict_proba(list(few_digits.pile.sources[:4])).sum(1) == pytest.approx(1, abs=1e-5)
+    assert model.predict_proba(list(few_digits.image_set.sources[:4])).sum(1) == pytest.approx(1, abs=1e-5)
 
 
 def test_kmeans_trains_nothing(tiny_config, few_digits, run_it, tmp_path):
@@ -214,7 +214,7 @@ def test_semi_supervised_k_means_holds_labelled_images_to_their_class(tiny_confi
     images = np.concatenate([split.labelled, split.unlabelled])
     settings = config.backbone
     backbone = build_backbone(settings.name, settings.weights, settings.image_size, reading=config.reading)
-    features = extract_features(backbone, few_digits.pile.sources, config.views.crop_ratio, choose_compute("cpu"))
+    features = extract_features(backbone, few_digits.image_set.sources, config.views.crop_ratio, choose_compute("cpu"))
     labels = np.where(np.isin(images, split.labelled), split.target[images], -1)
     expected = find_centroids(features[images], labels, 10, config.sskmeans, seed_of(config.seed, "clustering"), True)
     torch.testing.assert_close(found["sskmeans"], expected, rtol=0, atol=1e-5)
@@ -226,7 +226,7 @@ def test_nothing_trained_looks_at_every_image_once(count, tiny_config, few_digit
     """Counting, clustering and sorting share one pass through the backbone."""
     config = config_of(tiny_config, "sskmeans").model_copy(update={"n_categories": count})
     run_it(tmp_path / "run", config, few_digits)
-    assert sum(embedded) == len(few_digits.pile)
+    assert sum(embedded) == len(few_digits.image_set)
 
 
 def test_gcd_trains_the_last_block_and_says_how(tiny_config, few_digits, run_it, tmp_path):
@@ -243,7 +243,7 @@ def test_gcd_trains_the_last_block_and_says_how(tiny_config, few_digits, run_it,
 def test_labelled_images_of_gcd_are_found_in_their_class(tiny_config, few_digits, run_it, tmp_path):
     folder = run_it(tmp_path / "run", config_of(tiny_config, "kmeans"), few_digits)
     split = few_digits.split
-    images = [few_digits.pile.sources[i] for i in split.labelled]
+    images = [few_digits.image_set.sources[i] for i in split.labelled]
     same = sptnet.load(folder).predict(images) == split.target[split.labelled]
     assert same.mean() > 0.4, "named by the labelled images in them, though no training saw a label"
 
@@ -283,7 +283,7 @@ def test_best_on_held_out_images_works_for_gcd(tiny_config, held_out_digits, run
     best = max(line["old_holdout"] for line in lines)
     assert lines[facts["selected_epoch"] - 1]["old_holdout"] == best
     split = held_out_digits.split
-    predicted = sptnet.load(folder).predict([held_out_digits.pile.sources[i] for i in split.holdout])
+    predicted = sptnet.load(folder).predict([held_out_digits.image_set.sources[i] for i in split.holdout])
     assert (predicted == split.target[split.holdout]).mean() == best
 
 

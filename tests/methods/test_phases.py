@@ -183,7 +183,7 @@ def test_an_unknown_method_is_refused_with_the_known_ones():
 def test_the_trainer_counts_batches_for_the_turns(make_model, make_training_data, few_digits, cpu):
     model = make_model()
     plan = stages_of(config_with(k=2, counter="continuous"))[-1]
-    data = make_training_data(few_digits.pile, model.backbone)
+    data = make_training_data(few_digits.image_set, model.backbone)
     trainer = StageTrainer(model, plan, data, cpu, stage=1, batch_size=8, seed=0)  # sixty images: seven batches
     p, m = "prompt", "model"
     assert [phase.name for phase in trainer.phases_of(0)] == [p, p, m, m, p, p, m]

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from conftest import fill, random_model
-from helpers.found_runs import make_run, small_found
+from helpers.result_runs import make_run, small_result
 from sptnet.cli.export import export
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
@@ -162,7 +162,7 @@ def test_prediction_runs_on_the_folded_model(predictor: Predictor, monkeypatch: 
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with a model of four categories of 32 pixels."""
     run = make_run(tmp_path_factory.mktemp("export"))
-    found, settings = small_found(), PromptSettings(kind="spatial+global", border=4)
+    found, settings = small_result(), PromptSettings(kind="spatial+global", border=4)
     card = ModelCard(found.names, found.n_known, settings, 0.875)
     save_model(run / "model", prompted(random_model(n_categories=4)), card)
     return run
@@ -274,7 +274,7 @@ def test_the_verb_writes_a_model_and_says_so(
 ) -> None:
     written: list[str] = []
     run = make_run(tmp_path)
-    found, settings = small_found(), PromptSettings(kind="none")
+    found, settings = small_result(), PromptSettings(kind="none")
     save_model(run / "model", random_model(n_categories=4), ModelCard(found.names, found.n_known, settings, 0.875))
     add_edits(run, [Rename("new-1", "otter")])
     monkeypatch.setattr(exporting, "traced", lambda model: "program")

@@ -235,7 +235,7 @@ def bank_chosen(config, data, folder, **changes):
     chosen, said = experiment(config, data, folder, **changes)
     chosen._check_settings()
     assert not folder.exists()
-    return chosen.learner.config.views.bank, said
+    return chosen.state.config.views.bank, said
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_the_bank_of_a_run_that_is_replaced_does_not_decide(tiny_config, few_dig
     folder = run_it(tmp_path / "run", banked(tiny_config).changed(simgcd={"epochs": 1}), few_digits)
     chosen, _ = experiment(tiny_config, few_digits, folder, views={"bank_budget_gb": 3 * VIEW_OF_SIXTY / 1e9})
     chosen._check_settings()
-    assert chosen.learner.config.views.bank == 2
+    assert chosen.state.config.views.bank == 2
 
 
 def test_no_bank_is_chosen_where_more_than_the_last_block_trains(tiny_config, few_digits, tmp_path):

@@ -19,7 +19,7 @@ from PIL import Image
 from conftest import Answer, Call, random_model
 from sptnet.config import PromptSettings
 from sptnet.config.recipes import load_recipe
-from sptnet.data.image_set import Pile, digits
+from sptnet.data.image_set import ImageSet, digits
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.attention import last_block_attention, most_attended
 from sptnet.model.model_folder import ModelCard, save_model
@@ -31,7 +31,7 @@ from sptnet.report.figures.differences import differing_settings
 from sptnet.report.figures.panels import Panel, n_columns, plot
 from sptnet.report.figures.prompt_sheet import draw_prompts
 from sptnet.report.figures.samples import find_samples, pick
-from sptnet.report.figures.tiles import Group, n_abreast, tile_sheet
+from sptnet.report.figures.tiles import TileGroup, n_abreast, tile_sheet
 from sptnet.report.figures.tsne import choose_images, draw_tsne, embed
 from sptnet.report.figures.write import Wishes, Written, write_figures
 from sptnet.results.edits.log import Drop, add_edits
@@ -65,17 +65,18 @@ def make(
     save_model(run.model, model, ModelCard(NAMES, 5, prompt, 0.875))
     run.split_file.write_text(json.dumps({"known_classes": list(known)}), encoding="utf-8")
     run.write_facts({} if scores is None else {"scores": {"unlabelled": scores}})
-    pile = digits()
+    image_set = digits()
     lines = ["image,category,is_new,certainty,part,truth"]
     for i in range(n):
-        label = pile.names[pile.labels[i]] if truth else ""
+        label = image_set.names[image_set.labels[i]] if truth else ""
         lines.append(
-            f"{pile.ids[i]},{NAMES[pile.labels[i]]},{'no' if pile.labels[i] < 5 else 'yes'},0.9,unlabelled,{label}"
+            f"{image_set.ids[i]},{NAMES[image_set.labels[i]]},{'no' if image_set.labels[i] < 5 else 'yes'},"
+            f"0.9,unlabelled,{label}"
         )
     run.predictions_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     random = np.random.default_rng(0)
     centres = random.standard_normal((10, 8))
-    features = centres[pile.labels[:n]] + 0.1 * random.standard_normal((n, 8))
+    features = centres[image_set.labels[:n]] + 0.1 * random.standard_normal((n, 8))
     write_features(path / FEATURES, torch.from_numpy(features))
     return path
 
@@ -146,7 +147,7 @@ def test_a_damaged_split_is_named(tmp_path: Path) -> None:
 def test_groups_stand_abreast_as_far_as_the_page_goes() -> None:
     assert [n_abreast(width) for width in (9.0, 6.88, 3.5, 3.35, 1.0)] == [1, 1, 1, 2, 5]
     tile = np.zeros((2, 2, 3), np.uint8)
-    groups = [Group(f"${i}_", ["a", "b"], [[tile, None], [tile, tile]]) for i in range(3)]
+    groups = [TileGroup(f"${i}_", ["a", "b"], [[tile, None], [tile, tile]]) for i in range(3)]
     with house_style():
         figure = tile_sheet(groups, 1.5, "word " * 40)
     assert texts(figure)[:3] == ["$0_", "a", "b"]
@@ -190,8 +191,8 @@ def test_rows_are_images_and_columns_heads(pair: list[Path], cpu: Compute) -> No
         drawn = draw_attention(chosen(*pair), ["digit-0007", "digit-0001"], (2, 1), 0.5, cpu)
     assert drawn.left_out == []
     assert list(drawn.figures) == ["attention-class-token", "attention-patch"]
-    model, pile = random_model(), digits()
-    expected = last_block_attention(model, [pile.sources[7], pile.sources[1]], 0.875, cpu)
+    model, image_set = random_model(), digits()
+    expected = last_block_attention(model, [image_set.sources[7], image_set.sources[1]], 0.875, cpu)
     for name, row, origin in (("attention-class-token", 0, "class token"), ("attention-patch", 3, "patch in green")):
         figure = drawn.figures[name]
         titles = ["simgcd", "sptnet, with prompts", "sptnet, without prompts"]
@@ -252,23 +253,23 @@ def test_images_come_from_whichever_run_has_them(pair: list[Path], tmp_path: Pat
     assert np.array_equal(samples.sources[1], digits().sources[2])  # type: ignore[arg-type]
 
 
-def pile_of(labels: list[int], test: list[bool], sources: Sequence[Any]) -> Pile:
+def image_set_of(labels: list[int], test: list[bool], sources: Sequence[Any]) -> ImageSet:
     n = len(labels)
     ids = tuple(f"i{i}" for i in range(n))
-    return Pile("p", ids, tuple(sources), ("a", "b", "c"), np.array(labels), None, np.array(test))
+    return ImageSet("p", ids, tuple(sources), ("a", "b", "c"), np.array(labels), None, np.array(test))
 
 
 def test_samples_are_readable_and_of_different_classes(tmp_path: Path) -> None:
     good = np.zeros((4, 4), np.uint8)
     (tmp_path / "bad.png").write_bytes(b"none")
-    pile = pile_of([0, 0, 0, 1, 1, 2], [False] * 5 + [True], [good] * 6)
-    assert sorted(pile.labels[pick(pile)].tolist()) == [0, 1, 2]
-    assert pile.labels[pick(pile)].tolist()[2] == 2  # the test image comes last
-    assert pick(pile) == pick(pile)
-    assert len(pick(pile, 2)) == 2
-    unreadable = pile_of([0, 0, 0, 1, 1, 2], [False] * 6, [tmp_path / "bad.png", good] * 3)
+    image_set = image_set_of([0, 0, 0, 1, 1, 2], [False] * 5 + [True], [good] * 6)
+    assert sorted(image_set.labels[pick(image_set)].tolist()) == [0, 1, 2]
+    assert image_set.labels[pick(image_set)].tolist()[2] == 2  # the test image comes last
+    assert pick(image_set) == pick(image_set)
+    assert len(pick(image_set, 2)) == 2
+    unreadable = image_set_of([0, 0, 0, 1, 1, 2], [False] * 6, [tmp_path / "bad.png", good] * 3)
     assert sorted(pick(unreadable)) == [1, 3, 5]
-    unknown = pile_of([-1] * 4, [False] * 4, [good] * 4)
+    unknown = image_set_of([-1] * 4, [False] * 4, [good] * 4)
     assert len(pick(unknown)) == 3
 
 

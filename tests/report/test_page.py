@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from helpers.found_runs import make_run, small_found
-from helpers.report_runs import HOSTILE, hostile_found, hostile_run
+from helpers.report_runs import HOSTILE, hostile_result, hostile_run
+from helpers.result_runs import make_run, small_result
 from sptnet.cli import main
 from sptnet.errors import Failure, Misuse
-from sptnet.inference.attention import Attention, most_attended
+from sptnet.inference.attention import AttentionMaps, most_attended
 from sptnet.report.page import render as page_module
 from sptnet.report.page.attention_data import gaze_data, packed, tenths
 from sptnet.report.page.chart import Chart, Line, thinned, ticks
@@ -29,7 +29,7 @@ from sptnet.report.page.embedding import ImageMap, image_map, on_grid, plane, sa
 from sptnet.report.page.facts import edit_command, run_facts
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import sample_images
-from sptnet.report.page.overview import display_order, member_order, sentence
+from sptnet.report.page.overview import display_order, member_order, summary
 from sptnet.report.page.render import policy, render, safe_json, script_text
 from sptnet.report.page.shown_images import ALL_UP_TO, CHOSEN, pictured_images
 from sptnet.report.page.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
@@ -37,15 +37,15 @@ from sptnet.report.page.write import BUDGET, write_report
 from sptnet.results.categories import Category, describe_categories
 from sptnet.results.edits.log import Drop, Rename, add_edits
 from sptnet.results.run_folder import RunFolder
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 
 
-def many_found(n: int, n_categories: int = 4, dim: int = 8) -> Found:
+def many_found(n: int, n_categories: int = 4, dim: int = 8) -> RunResult:
     """Images round one direction for each category, the categories in turn."""
     random = np.random.RandomState(0)
     category = np.arange(n) % n_categories
     features = 3 * random.standard_normal((n_categories, dim))[category] + random.standard_normal((n, dim))
-    return Found(
+    return RunResult(
         ids=tuple(f"{i:05d}.png" for i in range(n)),
         sources=(None,) * n,
         part=("unlabelled",) * n,
@@ -77,13 +77,13 @@ def test_the_sentence_counts_images_categories_and_doubts() -> None:
     found = many_found(8214)
     categories = [category("a", False, 8000, 340), *(category(f"k{i}", False, 1) for i in range(11))]
     categories += [category("n", True, 195, 1), *(category(f"n{i}", True, 1) for i in range(8)), category("e", True, 0)]
-    assert sentence(found, categories) == "8,214 images, 12 known categories, 9 new, 341 doubtful"
+    assert summary(found, categories) == "8,214 images, 12 known categories, 9 new, 341 doubtful"
 
 
 def test_the_sentence_knows_singular_and_dropped() -> None:
     one = many_found(1, 1)
-    assert sentence(one, [category("a", False, 1)]) == "1 image, 1 known category, 0 new, 0 doubtful"
-    assert sentence(many_found(3), [category("a", True, 1, 1)]) == (
+    assert summary(one, [category("a", False, 1)]) == "1 image, 1 known category, 0 new, 0 doubtful"
+    assert summary(many_found(3), [category("a", True, 1, 1)]) == (
         "1 image, 0 known categories, 1 new, 1 doubtful, 2 dropped"
     )
 
@@ -94,7 +94,7 @@ def test_new_categories_come_first_and_large_ones_before_small_ones() -> None:
 
 
 def test_members_come_by_certainty_with_the_doubtful_last() -> None:
-    found = small_found()
+    found = small_result()
     categories = describe_categories(found)
     assert categories[0].doubtful == ("unlabelled/a.png",)
     assert categories[2].doubtful == ("test/e.png",)
@@ -110,7 +110,7 @@ def test_members_come_by_certainty_with_the_doubtful_last() -> None:
 
 
 def test_a_small_pile_is_shown_whole_but_for_dropped_images() -> None:
-    found = replace(small_found(), category=np.array([0, 0, -1, 1, 2, 2, 2, 2]))
+    found = replace(small_result(), category=np.array([0, 0, -1, 1, 2, 2, 2, 2]))
     assert pictured_images(found, describe_categories(found), {4}) == [0, 1, 3, 4, 5, 6, 7]
 
 
@@ -229,12 +229,12 @@ def test_equal_images_lie_in_the_middle() -> None:
 # --- truth ------------------------------------------------------------------------------------------------------------
 
 
-def truths(found: Found, *names: str | None) -> Found:
+def truths(found: RunResult, *names: str | None) -> RunResult:
     return replace(found, truth=names, part=("unlabelled",) * len(found))
 
 
 def test_the_confusion_table_has_matches_on_its_diagonal_and_the_surest_image_in_each_cell() -> None:
-    found = truths(small_found(), "cat", "cat", "dog", "dog", "eel", "eel", "eel", "cat")
+    found = truths(small_result(), "cat", "cat", "dog", "dog", "eel", "eel", "eel", "cat")
     table = confusion(found)
     assert table is not None
     assert table.columns == (0, 1, 2)
@@ -252,7 +252,7 @@ def test_the_confusion_table_has_matches_on_its_diagonal_and_the_surest_image_in
 
 
 def test_a_category_without_a_class_comes_last_and_labelled_images_do_not_count() -> None:
-    found = small_found()
+    found = small_result()
     assert confusion(replace(found, truth=(None,) * 8)) is None
     table = confusion(replace(found, truth=("cat", "cat", None, "dog", "dog", None, None, "eel")))
     assert table is not None
@@ -386,10 +386,10 @@ def test_packing_can_be_undone() -> None:
     assert unpacked(packed(values), 9) == values.reshape(-1).tolist()
 
 
-def attention(grid: int = 4, heads: int = 2, seed: int = 0) -> Attention:
+def attention(grid: int = 4, heads: int = 2, seed: int = 0) -> AttentionMaps:
     random = np.random.RandomState(seed)
     weights = random.rand(heads, 1 + grid * grid, grid * grid).astype(np.float32)
-    return Attention(random.randint(0, 256, (32, 32, 3)).astype(np.uint8), grid, weights)
+    return AttentionMaps(random.randint(0, 256, (32, 32, 3)).astype(np.uint8), grid, weights)
 
 
 def test_attention_goes_to_the_page_with_and_without_prompts() -> None:
@@ -414,7 +414,7 @@ def test_too_much_attention_is_cut() -> None:
 
 
 def test_sample_images_are_readable_and_new_and_known_in_turn(tmp_path: Path) -> None:
-    found = small_found()
+    found = small_result()
     categories = describe_categories(found)
     grey: list[Any] = [np.full((4, 4), i, np.uint8) for i in range(8)]
     assert sample_images(found, categories, grey) == [4, 0, 3]
@@ -494,7 +494,7 @@ def test_the_template_asks_for_everything_it_uses() -> None:
 
 
 def test_the_data_of_the_page_points_from_categories_to_images() -> None:
-    found = replace(small_found(), names=("cat\n", "dog", "new-1", "new-2"))
+    found = replace(small_result(), names=("cat\n", "dog", "new-1", "new-2"))
     on_map = ImageMap(np.array([0, 3]), np.array([[0, 1], [2, 3]]))
     data = page_data(found, describe_categories(found), [0, 1, 2, 3, 5, 7], on_map)
     new, empty, cat, dog = data["categories"]
@@ -573,7 +573,7 @@ def test_a_run_without_its_images_has_a_page_without_pictures(tmp_path: Path) ->
 
 
 def test_digits_have_pictures_though_they_have_no_files(tmp_path: Path) -> None:
-    found = replace(small_found(), ids=tuple(f"digit-{i:04d}" for i in range(8)))
+    found = replace(small_result(), ids=tuple(f"digit-{i:04d}" for i in range(8)))
     run = make_run(tmp_path, found, source="digits")
     sources = image_sources(found, RunFolder(run).config().data, quiet)
     assert all(isinstance(source, np.ndarray) for source in sources)
@@ -585,7 +585,7 @@ def test_hostile_names_stay_texts_and_edits_can_name_them(tmp_path: Path) -> Non
     text = write_report(hostile_run(tmp_path), tell=quiet).read_text(encoding="utf-8")
     data = page_json(text, "data")
     assert set(HOSTILE) <= set(data["images"]["id"])
-    assert {entry["name"] for entry in data["categories"]} == set(hostile_found().names)
+    assert {entry["name"] for entry in data["categories"]} == set(hostile_result().names)
     assert text.count("<script") == 3
     assert "alert(1)</script>" not in text
     assert "<img src=x" not in text

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from helpers.browser import NEEDED, prefer, requests, resize, start_browser
-from helpers.report_runs import HOSTILE, hostile_found, hostile_run
+from helpers.report_runs import HOSTILE, hostile_result, hostile_run
 from sptnet.cli import main
 from sptnet.inference.attention import last_block_attention, most_attended
 from sptnet.model.model_folder import load_model
@@ -22,7 +22,7 @@ from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.text import printable
 
 ActionChains = pytest.importorskip("selenium.webdriver", reason=NEEDED).ActionChains
-FOUND = hostile_found()
+FOUND = hostile_result()
 CATEGORIES = describe_categories(FOUND)
 SENTENCE = "40 images, 3 known categories, 2 new, 10 doubtful"
 ORDER = ["new-2", "new-1", "cat", "<b>dog</b>", "constructor"]

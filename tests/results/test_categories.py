@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers.found_runs import DEGREES, small_found
+from helpers.result_runs import DEGREES, small_result
 from sptnet.results.categories import (
     CATEGORY_COLUMNS,
     category_rows,
@@ -13,18 +13,18 @@ from sptnet.results.categories import (
     doubtful_below,
     mean_directions,
 )
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 
 
 def angle(direction: np.ndarray) -> float:
     return float(np.rad2deg(np.arctan2(direction[1], direction[0])))
 
 
-def spread(degrees: list[float], category: list[int], certainty: list[float], n_known: int, n: int) -> Found:
+def spread(degrees: list[float], category: list[int], certainty: list[float], n_known: int, n: int) -> RunResult:
     """Images in the plane at these angles, named after their position."""
     ids = tuple(f"i{i:02d}" for i in range(len(degrees)))
     angles = np.deg2rad(degrees)
-    return Found(
+    return RunResult(
         ids=ids,
         sources=(None,) * len(ids),
         part=("unlabelled",) * len(ids),
@@ -38,7 +38,7 @@ def spread(degrees: list[float], category: list[int], certainty: list[float], n_
 
 
 def test_one_entry_a_category() -> None:
-    cat, dog, first, empty = describe_categories(small_found())
+    cat, dog, first, empty = describe_categories(small_result())
     assert [c.name for c in (cat, dog, first, empty)] == ["cat", "dog", "new-1", "new-2"]
     assert [c.is_new for c in (cat, dog, first, empty)] == [False, False, True, True]
     assert [c.size for c in (cat, dog, first, empty)] == [3, 1, 4, 0]
@@ -49,7 +49,7 @@ def test_one_entry_a_category() -> None:
 
 
 def test_cohesion_is_the_mean_cosine_to_the_mean_direction() -> None:
-    cat, dog, *_ = describe_categories(small_found())
+    cat, dog, *_ = describe_categories(small_result())
     complex_sum = sum(np.exp(1j * np.deg2rad(d)) for d in DEGREES[:3])
     centre = np.rad2deg(np.angle(complex_sum))
     assert cat.cohesion == pytest.approx(np.mean([np.cos(np.deg2rad(d - centre)) for d in DEGREES[:3]]), abs=1e-6)
@@ -117,7 +117,7 @@ def test_a_tiny_margin_is_doubtful(degrees: float, doubtful: tuple[str, ...]) ->
 
 
 def test_rows_for_people() -> None:
-    rows = category_rows(describe_categories(small_found()))
+    rows = category_rows(describe_categories(small_result()))
     assert len(CATEGORY_COLUMNS) == len(rows[0]) == 7
     assert rows[0][:5] == ["cat", "dog", "no", "3", "0.70"]
     assert rows[1] == ["dog", "cat", "no", "1", "0.90", "1.00", "0"]

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split
 from sptnet.results.categories import category_names
 from sptnet.results.contact_sheets import MOST, PER_ROW, TILE, contact_sheet, safe_file_name, write_contact_sheets
 from sptnet.results.predictions import write_predictions
 
 
-def pile_of(ids: tuple[str, ...]) -> Pile:
+def image_set_of(ids: tuple[str, ...]) -> ImageSet:
     """Image number i is all of grey level i."""
     n = len(ids)
     sources = tuple(np.full((4, 4), i, np.uint8) for i in range(n))
-    return Pile("p", ids, sources, (), np.full(n, -1, np.int64), None, np.zeros(n, np.bool_))
+    return ImageSet("p", ids, sources, (), np.full(n, -1, np.int64), None, np.zeros(n, np.bool_))
 
 
 def answers(categories: list[int], certainty: list[float]) -> tuple[np.ndarray, np.ndarray]:
@@ -50,7 +50,7 @@ def test_the_table_has_one_row_an_image(tmp_path: Path) -> None:
     target = np.array([0, 1, 2, -1, 0], np.int64)
     split = Split(("cat", "dog", "eel"), 2, target, *(np.array(p, np.int64) for p in ([0], [1, 3], [4], [2])))
     names = ("cat", "dog", "new-1")
-    write_predictions(tmp_path / "p.csv", pile_of(ids), split, names, *answers([0, 2, 2, 1, 0], [1.0] * 5))
+    write_predictions(tmp_path / "p.csv", image_set_of(ids), split, names, *answers([0, 2, 2, 1, 0], [1.0] * 5))
     with (tmp_path / "p.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert list(rows[0]) == ["image", "category", "is_new", "certainty", "part", "truth"]
@@ -65,15 +65,15 @@ def test_the_table_has_one_row_an_image(tmp_path: Path) -> None:
 
 def test_certainty_has_four_digits(tmp_path: Path) -> None:
     split = Split(("cat",), 1, np.array([-1]), *(np.array(p, np.int64) for p in ([], [0], [], [])))
-    write_predictions(tmp_path / "p.csv", pile_of(("a",)), split, ("cat", "new-1"), *answers([0], [0.73106]))
+    write_predictions(tmp_path / "p.csv", image_set_of(("a",)), split, ("cat", "new-1"), *answers([0], [0.73106]))
     row = (tmp_path / "p.csv").read_text(encoding="utf-8").splitlines()[1].split(",")
     assert row[3] == "0.7311"
 
 
 def test_the_most_certain_images_come_first_and_empty_categories_have_no_picture(tmp_path: Path) -> None:
-    pile = pile_of(("a", "b", "c", "d"))
+    image_set = image_set_of(("a", "b", "c", "d"))
     found = answers([2, 2, 0, 2], [0.3, 0.9, 0.5, 0.6])
-    written = write_contact_sheets(tmp_path / "c", pile, ("cat", "dog", "new-1"), *found)
+    written = write_contact_sheets(tmp_path / "c", image_set, ("cat", "dog", "new-1"), *found)
     assert [path.name for path in written] == ["000-cat.png", "002-new-1.png"]
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["000-cat.png", "002-new-1.png"]
     with Image.open(written[1]) as sheet:
@@ -83,14 +83,14 @@ def test_the_most_certain_images_come_first_and_empty_categories_have_no_picture
 
 @pytest.mark.parametrize(("n", "rows"), [(1, 1), (PER_ROW, 1), (PER_ROW + 1, 2)])
 def test_a_sheet_has_as_many_rows_as_it_needs(n: int, rows: int) -> None:
-    pile = pile_of(tuple(map(str, range(n))))
-    assert contact_sheet(pile, np.arange(n)).size == (PER_ROW * (TILE + 2), rows * (TILE + 2))
+    image_set = image_set_of(tuple(map(str, range(n))))
+    assert contact_sheet(image_set, np.arange(n)).size == (PER_ROW * (TILE + 2), rows * (TILE + 2))
 
 
 def test_a_picture_shows_at_most_so_many_images(tmp_path: Path) -> None:
     n = MOST + 5
-    pile = pile_of(tuple(map(str, range(n))))
-    (path,) = write_contact_sheets(tmp_path, pile, ("cat",), *answers([0] * n, [1.0] * n))
+    image_set = image_set_of(tuple(map(str, range(n))))
+    (path,) = write_contact_sheets(tmp_path, image_set, ("cat",), *answers([0] * n, [1.0] * n))
     with Image.open(path) as sheet:
         assert sheet.height == MOST // PER_ROW * (TILE + 2)
 
@@ -98,7 +98,7 @@ def test_a_picture_shows_at_most_so_many_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a/b", "..", "a\\b", "x:y", "new\nline", "x" * 300, "日本"])
 def test_pictures_stay_in_their_folder_whatever_a_category_is_called(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "c"
-    (path,) = write_contact_sheets(folder, pile_of(("a",)), (name,), *answers([0], [1.0]))
+    (path,) = write_contact_sheets(folder, image_set_of(("a",)), (name,), *answers([0], [1.0]))
     assert path.parent == folder
     assert list(folder.iterdir()) == [path]
     assert "\n" not in safe_file_name(name)

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.found_runs import make_run, small_found
+from helpers.result_runs import make_run, small_result
 from sptnet.results.edits.log import add_edits
 from sptnet.results.edits.names import edited_names, names_for
-from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, Split, Undo
+from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, SplitCategory, Undo
 
 
 def sorted_into(edits: Sequence[Edit], categories: Sequence[int], degrees: Sequence[float]) -> list[str]:
     """The present names of images that the model takes for these categories, with features in these directions."""
-    names = edited_names(small_found(), edits)
+    names = edited_names(small_result(), edits)
     angles = np.deg2rad(degrees)
     features = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     return [names.names[i] for i in names.translate(np.array(categories), features)]
@@ -41,7 +41,7 @@ def test_names_that_need_no_features(edits: list[Edit], expected: list[str]) -> 
 
 def test_of_a_split_the_nearest_part_is_taken() -> None:
     """new-1 lies at 180, 182, 230 and 233 degrees; the parts at about 181 and 231."""
-    split = [Split("new-1", 2)]
+    split = [SplitCategory("new-1", 2)]
     degrees = [170, 181, 200, 212, 240]
     assert sorted_into(split, [2] * 5, degrees) == ["new-1-a", "new-1-a", "new-1-a", "new-1-b", "new-1-b"]
     assert sorted_into(split, [0, 1, 3], [181, 231, 181]) == ["cat", "dog", "new-2"], "others are not touched"
@@ -49,24 +49,24 @@ def test_of_a_split_the_nearest_part_is_taken() -> None:
 
 def test_a_part_that_is_merged_keeps_the_direction_it_had() -> None:
     """new-1-b becomes dog, at 90 degrees; an eel at 235 degrees is still nearest to what was new-1-b."""
-    edits = [Split("new-1", 2), Merge(("new-1-b",), "dog"), Rename("new-1-a", "eel")]
+    edits = [SplitCategory("new-1", 2), Merge(("new-1-b",), "dog"), Rename("new-1-a", "eel")]
     assert sorted_into(edits, [2, 2, 1], [235, 175, 180]) == ["dog", "eel", "dog"]
 
 
 def test_parts_that_are_put_together_again_are_one() -> None:
-    edits = [Split("new-1", 2), Merge(("new-1-a", "new-1-b"), "eel")]
+    edits = [SplitCategory("new-1", 2), Merge(("new-1-a", "new-1-b"), "eel")]
     assert sorted_into(edits, [2, 2], [181, 231]) == ["eel", "eel"]
-    again = [*edits, Split("eel", 2), Rename("eel-b", "ray")]
+    again = [*edits, SplitCategory("eel", 2), Rename("eel-b", "ray")]
     assert sorted_into(again, [2, 2], [181, 231]) == ["eel-a", "ray"]
 
 
 def test_a_split_of_two_merged_categories_serves_both() -> None:
-    edits = [Merge(("cat", "dog"), "pet"), Split("pet", 2)]
+    edits = [Merge(("cat", "dog"), "pet"), SplitCategory("pet", 2)]
     assert sorted_into(edits, [0, 1, 0, 1], [0, 0, 90, 90]) == ["pet-a", "pet-a", "pet-b", "pet-b"]
 
 
 def test_what_is_new_follows_the_edits() -> None:
-    names = edited_names(small_found(), [Merge(("new-1",), "cat"), Split("cat", 2)])
+    names = edited_names(small_result(), [Merge(("new-1",), "cat"), SplitCategory("cat", 2)])
     assert (names.names, names.n_known) == (("cat-a", "cat-b", "dog", "new-2"), 3)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import Answer, Call
-from helpers.found_runs import IDS, assert_same, make_run, small_found
+from helpers.result_runs import IDS, assert_same, make_run, small_result
 from sptnet.cli import main
 from sptnet.errors import Failure, Misuse
 from sptnet.results.edits.apply import check_name
@@ -25,7 +25,7 @@ from sptnet.results.edits.log import (
     Merge,
     Move,
     Rename,
-    Split,
+    SplitCategory,
     Undo,
     add_edits,
     apply_edit,
@@ -37,18 +37,18 @@ from sptnet.results.edits.log import (
     replay,
 )
 from sptnet.results.edits.types import describe_edit
-from sptnet.results.run_result import Found, read_found
+from sptnet.results.run_result import RunResult, read_result
 
 
-def sorted_into(found: Found) -> dict[str, list[int]]:
+def sorted_into(found: RunResult) -> dict[str, list[int]]:
     """Positions of images by category; dropped ones under an empty name."""
     dropped = np.flatnonzero(found.category < 0).tolist()
     return {name: found.members(name).tolist() for name in found.names} | ({"": dropped} if dropped else {})
 
 
-def refusal(edit: Edit, found: Found | None = None) -> str:
+def refusal(edit: Edit, found: RunResult | None = None) -> str:
     with pytest.raises(Misuse) as error:
-        apply_edit(small_found() if found is None else found, edit)
+        apply_edit(small_result() if found is None else found, edit)
     return str(error.value)
 
 
@@ -56,59 +56,59 @@ def refusal(edit: Edit, found: Found | None = None) -> str:
 
 
 def test_rename() -> None:
-    found = apply_edit(small_found(), Rename("new-1", "otter"))
+    found = apply_edit(small_result(), Rename("new-1", "otter"))
     assert found.names == ("cat", "dog", "otter", "new-2")
-    assert found.category.tolist() == small_found().category.tolist()
+    assert found.category.tolist() == small_result().category.tolist()
     assert apply_edit(found, Rename("cat", "kitten")).names == ("kitten", "dog", "otter", "new-2")
 
 
 def test_merge_into_a_new_name_takes_the_place_of_the_first() -> None:
-    found = apply_edit(small_found(), Merge(("new-2", "new-1"), "heron"))
+    found = apply_edit(small_result(), Merge(("new-2", "new-1"), "heron"))
     assert sorted_into(found) == {"cat": [0, 1, 2], "dog": [3], "heron": [4, 5, 6, 7]}
     assert found.n_known == 2
 
 
 @pytest.mark.parametrize("edit", [Merge(("new-1",), "dog"), Merge(("dog", "new-1"), "dog")])
 def test_merge_into_a_known_category(edit: Merge) -> None:
-    found = apply_edit(small_found(), edit)
+    found = apply_edit(small_result(), edit)
     assert sorted_into(found) == {"cat": [0, 1, 2], "dog": [3, 4, 5, 6, 7], "new-2": []}
     assert (found.names, found.n_known) == (("cat", "dog", "new-2"), 2)
 
 
 def test_merging_known_categories_leaves_fewer_known_ones() -> None:
-    found = apply_edit(small_found(), Merge(("dog", "cat"), "pet"))
+    found = apply_edit(small_result(), Merge(("dog", "cat"), "pet"))
     assert sorted_into(found) == {"pet": [0, 1, 2, 3], "new-1": [4, 5, 6, 7], "new-2": []}
     assert found.n_known == 1
 
 
 @pytest.mark.parametrize(("into", "name"), [("new-1", "new-1"), ("pet", "pet")])
 def test_what_holds_a_known_category_is_known(into: str, name: str) -> None:
-    found = apply_edit(small_found(), Merge(("new-1", "dog"), into))
+    found = apply_edit(small_result(), Merge(("new-1", "dog"), into))
     assert (found.names, found.n_known) == (("cat", name, "new-2"), 2)
     assert sorted_into(found)[name] == [3, 4, 5, 6, 7]
 
 
 def test_dropped_images_stay_dropped_in_a_merge() -> None:
-    found = apply_edit(apply_edit(small_found(), Drop((IDS[4],))), Merge(("new-1",), "cat"))
+    found = apply_edit(apply_edit(small_result(), Drop((IDS[4],))), Merge(("new-1",), "cat"))
     assert sorted_into(found) == {"cat": [0, 1, 2, 5, 6, 7], "dog": [3], "new-2": [], "": [4]}
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_split_finds_the_groups_and_names_the_larger_first(seed: int) -> None:
-    found = apply_edit(small_found(), Drop((IDS[4],)))  # leaves one image of the first group, two of the second
-    found = apply_edit(found, Split("new-1", 2, seed))
+    found = apply_edit(small_result(), Drop((IDS[4],)))  # leaves one image of the first group, two of the second
+    found = apply_edit(found, SplitCategory("new-1", 2, seed))
     assert sorted_into(found) == {"cat": [0, 1, 2], "dog": [3], "new-1-a": [6, 7], "new-1-b": [5], "new-2": [], "": [4]}
     assert found.n_known == 2
 
 
 def test_equal_parts_are_named_by_their_first_image() -> None:
-    found = apply_edit(small_found(), Split("new-1", 2))
+    found = apply_edit(small_result(), SplitCategory("new-1", 2))
     assert (found.members("new-1-a").tolist(), found.members("new-1-b").tolist()) == ([4, 5], [6, 7])
 
 
 def test_parts_of_a_known_category_are_known_and_avoid_taken_names() -> None:
-    found = replace(small_found(), names=("cat", "dog", "cat-a", "new-2"))
-    found = apply_edit(found, Split("cat", 2))
+    found = replace(small_result(), names=("cat", "dog", "cat-a", "new-2"))
+    found = apply_edit(found, SplitCategory("cat", 2))
     assert (found.names, found.n_known) == (("cat-b", "cat-c", "dog", "cat-a", "new-2"), 3)
     assert sorted_into(found) == {"cat-b": [0, 1], "cat-c": [2], "dog": [3], "cat-a": [4, 5, 6, 7], "new-2": []}
 
@@ -116,40 +116,40 @@ def test_parts_of_a_known_category_are_known_and_avoid_taken_names() -> None:
 def test_a_split_is_the_same_every_time() -> None:
     random = np.random.default_rng(0)
     features = random.standard_normal((8, 5)).astype(np.float32)
-    found = replace(small_found(), category=np.full(8, 2), features=features)
-    assert_same(apply_edit(found, Split("new-1", 3, 7)), apply_edit(found, Split("new-1", 3, 7)))
+    found = replace(small_result(), category=np.full(8, 2), features=features)
+    assert_same(apply_edit(found, SplitCategory("new-1", 3, 7)), apply_edit(found, SplitCategory("new-1", 3, 7)))
 
 
 def test_move_makes_a_person_the_judge() -> None:
-    found = apply_edit(small_found(), Move((IDS[2], IDS[7]), "dog"))
+    found = apply_edit(small_result(), Move((IDS[2], IDS[7]), "dog"))
     assert sorted_into(found) == {"cat": [0, 1], "dog": [2, 3, 7], "new-1": [4, 5, 6], "new-2": []}
     assert found.certainty.tolist() == pytest.approx([0.9, 0.8, 1.0, 0.9, 0.9, 0.7, 0.6, 1.0])
 
 
 def test_move_to_a_category_of_its_own() -> None:
-    found = apply_edit(small_found(), Move((IDS[2],), "lynx", create=True))
+    found = apply_edit(small_result(), Move((IDS[2],), "lynx", create=True))
     assert (found.names, found.n_known) == (("cat", "dog", "new-1", "new-2", "lynx"), 2)
     assert found.members("lynx").tolist() == [2]
     assert apply_edit(found, Move((IDS[1],), "lynx", create=True)).members("lynx").tolist() == [1, 2]
 
 
 def test_dropped_images_come_back_by_a_move() -> None:
-    found = apply_edit(small_found(), Drop((IDS[0], IDS[3])))
+    found = apply_edit(small_result(), Drop((IDS[0], IDS[3])))
     assert sorted_into(found) == {"cat": [1, 2], "dog": [], "new-1": [4, 5, 6, 7], "new-2": [], "": [0, 3]}
     assert sorted_into(apply_edit(found, Move((IDS[0], IDS[3]), "dog")))["dog"] == [0, 3]
 
 
 def test_the_state_before_is_not_changed() -> None:
-    found = small_found()
+    found = small_result()
     for edit in (
         Move((IDS[0],), "dog"),
         Drop((IDS[1],)),
-        Split("new-1", 2),
+        SplitCategory("new-1", 2),
         Merge(("cat",), "dog"),
         Rename("cat", "x"),
     ):
         apply_edit(found, edit)
-    assert_same(found, small_found())
+    assert_same(found, small_result())
 
 
 # what is refused
@@ -174,12 +174,12 @@ def test_the_state_before_is_not_changed() -> None:
             Merge(("cat",), "cat"),
             "there is nothing to merge cat with. Name two or more categories, or give it another name with rename.",
         ),
-        (Split("cow", 2), "there is no category cow. Choose from: cat, dog, new-1, new-2."),
-        (Split("cat", 1), "a category cannot be split into 1 parts. Give 2 to 26."),
-        (Split("cat", 27), "a category cannot be split into 27 parts. Give 2 to 26."),
-        (Split("cat", 2, -1), "the seed -1 cannot be used. Give a whole number from 0 to 4294967295."),
-        (Split("cat", 4), "cat has too few different images (3 in all) for 4 parts. Ask for fewer."),
-        (Split("new-2", 2), "new-2 has too few different images (0 in all) for 2 parts. Ask for fewer."),
+        (SplitCategory("cow", 2), "there is no category cow. Choose from: cat, dog, new-1, new-2."),
+        (SplitCategory("cat", 1), "a category cannot be split into 1 parts. Give 2 to 26."),
+        (SplitCategory("cat", 27), "a category cannot be split into 27 parts. Give 2 to 26."),
+        (SplitCategory("cat", 2, -1), "the seed -1 cannot be used. Give a whole number from 0 to 4294967295."),
+        (SplitCategory("cat", 4), "cat has too few different images (3 in all) for 4 parts. Ask for fewer."),
+        (SplitCategory("new-2", 2), "new-2 has too few different images (0 in all) for 2 parts. Ask for fewer."),
         (
             Move((IDS[0],), "dgo"),
             "there is no category dgo. Did you mean dog? To make a new category, add --create.",
@@ -197,19 +197,22 @@ def test_what_cannot_be_done(edit: Edit, message: str) -> None:
 
 
 def test_images_that_are_all_the_same_cannot_be_split() -> None:
-    found = replace(small_found(), features=np.ones((8, 2), np.float32))
-    assert refusal(Split("cat", 2), found) == "cat has too few different images (3 in all) for 2 parts. Ask for fewer."
+    found = replace(small_result(), features=np.ones((8, 2), np.float32))
+    assert (
+        refusal(SplitCategory("cat", 2), found)
+        == "cat has too few different images (3 in all) for 2 parts. Ask for fewer."
+    )
 
 
 def test_a_split_needs_free_names() -> None:
     taken = (*(f"cat-{c}" for c in "abcdefghijklmnopqrstuvwxy"), "cat")
-    found = replace(small_found(), names=taken, category=np.full(8, 25))
-    assert refusal(Split("cat", 2), found) == "too few names cat-a to -z are free. Rename the category first."
+    found = replace(small_result(), names=taken, category=np.full(8, 25))
+    assert refusal(SplitCategory("cat", 2), found) == "too few names cat-a to -z are free. Rename the category first."
 
 
 def test_parts_of_a_long_name_would_be_too_long() -> None:
-    found = replace(small_found(), names=("cat", "dog", "x" * 99, "new-2"))
-    assert "cannot name a category. Give 1 to 100 characters" in refusal(Split("x" * 99, 2), found)
+    found = replace(small_result(), names=("cat", "dog", "x" * 99, "new-2"))
+    assert "cannot name a category. Give 1 to 100 characters" in refusal(SplitCategory("x" * 99, 2), found)
 
 
 @pytest.mark.parametrize("name", ["", " ", " x", "x ", "x" * 101])
@@ -241,7 +244,7 @@ def test_every_edit_checks_names(edit: Edit) -> None:
 EVERY = (
     Rename("new-1", "otter"),
     Merge(("new-1", "new-2"), "heron"),
-    Split("new-1", 2, 5),
+    SplitCategory("new-1", 2, 5),
     Move((IDS[0], "caf\udce9.png"), "dog", True),
     Drop((IDS[1],)),
     Undo(),
@@ -254,7 +257,7 @@ def test_edits_go_to_json_and_back(edit: Edit) -> None:
 
 
 def test_defaults_may_be_left_out() -> None:
-    assert parse_edit({"verb": "split", "category": "cat", "parts": 2}) == Split("cat", 2, 0)
+    assert parse_edit({"verb": "split", "category": "cat", "parts": 2}) == SplitCategory("cat", 2, 0)
     assert parse_edit({"verb": "move", "images": ["a"], "to": "cat"}) == Move(("a",), "cat", False)
 
 
@@ -309,7 +312,7 @@ def test_edits_in_words() -> None:
 @st.composite
 def histories(draw: st.DrawFn) -> list[Edit]:
     """Edits that can be done one after the other, without undo."""
-    found, edits = small_found(), list[Edit]()
+    found, edits = small_result(), list[Edit]()
     for number in range(draw(st.integers(1, 6))):
         images = tuple(draw(st.lists(st.sampled_from(found.ids), min_size=1, max_size=4)))
         name, other = (draw(st.sampled_from(found.names)) for _ in range(2))
@@ -320,7 +323,7 @@ def histories(draw: st.DrawFn) -> list[Edit]:
             Move(images, f"name {number}", create=True),
             Drop(images),
             *([Merge((name,), other), Merge((name, other), f"name {number}")] if name != other else []),
-            *([Split(draw(st.sampled_from(large)), 2, draw(st.integers(0, 3)))] if large else []),
+            *([SplitCategory(draw(st.sampled_from(large)), 2, draw(st.integers(0, 3)))] if large else []),
         ]
         edits.append(draw(st.sampled_from(choices)))
         found = apply_edit(found, edits[-1])
@@ -330,16 +333,16 @@ def histories(draw: st.DrawFn) -> list[Edit]:
 @settings(max_examples=40, deadline=None)
 @given(histories())
 def test_every_image_is_in_one_place_and_undo_goes_back(edits: list[Edit]) -> None:
-    states = [small_found()]
+    states = [small_result()]
     for edit in edits:
         states.append(apply_edit(states[-1], edit))
     last = states[-1]
-    assert_same(replay(small_found(), edits), last)
+    assert_same(replay(small_result(), edits), last)
     assert sorted(i for members in sorted_into(last).values() for i in members) == list(range(8))
     assert last.ids == IDS
     assert len(set(last.names)) == len(last.names)
     for n, state in enumerate(reversed(states)):
-        assert_same(replay(small_found(), [*edits, *[Undo()] * n]), state)
+        assert_same(replay(small_result(), [*edits, *[Undo()] * n]), state)
 
 
 def test_undo_takes_back_what_is_still_in_force() -> None:
@@ -369,7 +372,7 @@ def test_edits_are_lines_beside_files_that_never_change(run: Path) -> None:
         {"verb": "undo"},
     ]
     assert sorted_into(state)[""] == [0]
-    assert_same(current(run), apply_edit(read_found(run), Rename("new-1", "日本")))
+    assert_same(current(run), apply_edit(read_result(run), Rename("new-1", "日本")))
     assert {path: path.read_bytes() for path in before} == before
     assert {path for path in run.rglob("*") if path.is_file()} - set(before) == {run / EDITS}
 
@@ -432,8 +435,12 @@ def call(run: Path, call: Call) -> Call:
             Merge(("new-1", "new-2"), "heron"),
             "merge new-1, new-2 into heron; 2 known and 1 new",
         ),
-        (["split", "new-1"], Split("new-1", 2, 0), "split new-1 into 2 parts; 2 known and 3 new"),
-        (["split", "cat", "--parts", 3, "--seed", 4], Split("cat", 3, 4), "split cat into 3 parts; 4 known and 2 new"),
+        (["split", "new-1"], SplitCategory("new-1", 2, 0), "split new-1 into 2 parts; 2 known and 3 new"),
+        (
+            ["split", "cat", "--parts", 3, "--seed", 4],
+            SplitCategory("cat", 3, 4),
+            "split cat into 3 parts; 4 known and 2 new",
+        ),
         (
             ["move", IDS[0], IDS[1], "--to", "dog"],
             Move(IDS[:2], "dog"),
@@ -496,7 +503,7 @@ def test_log_shows_every_edit(call: Call) -> None:
 
 @pytest.mark.parametrize("wrap", [lambda edits: {"edits": edits}, lambda edits: edits])
 def test_apply_does_all_edits_of_a_file(call: Call, run: Path, tmp_path: Path, wrap: Callable[[Any], Any]) -> None:
-    edits = [Rename("new-1", "otter"), Split("otter", 2), Undo(), Drop((IDS[0],))]
+    edits = [Rename("new-1", "otter"), SplitCategory("otter", 2), Undo(), Drop((IDS[0],))]
     file = tmp_path / "edits.json"
     file.write_text(json.dumps(wrap([as_dict(edit) for edit in edits])), encoding="utf-8")
     assert call("apply", file) == Answer(0, "did 4 edits; 2 known and 2 new categories\n", "")

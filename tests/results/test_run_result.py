@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from helpers.found_runs import COLUMNS, make_run, small_found
+from helpers.result_runs import COLUMNS, make_run, small_result
 from sptnet.errors import Failure, Misuse
 from sptnet.results.categories import describe_categories
 from sptnet.results.predictions import FEATURES, write_features
-from sptnet.results.run_result import Found, read_found
+from sptnet.results.run_result import RunResult, read_result
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def edit_rows(run: Path, *lines: str) -> None:
 
 
 def test_a_run_is_read_back(run: Path, tmp_path: Path) -> None:
-    found = read_found(run)
+    found = read_result(run)
     assert len(found) == 8
     assert found.ids[:3] == ("cat/a.png", "cat/b.png", "unlabelled/a.png")
     assert found.names == ("cat", "dog", "new-1", "new-2")
@@ -42,15 +42,15 @@ def test_a_run_is_read_back(run: Path, tmp_path: Path) -> None:
     assert found.sources == (*(str(tmp_path / "data" / id_) for id_ in found.ids[:7]), None)  # the last has no file
     assert found.features.dtype == np.float32
     assert np.linalg.norm(found.features, axis=1) == pytest.approx(np.ones(8), abs=1e-6)
-    assert found.features == pytest.approx(small_found().features, abs=1e-3)
+    assert found.features == pytest.approx(small_result().features, abs=1e-3)
 
 
 def test_a_labelled_image_is_where_its_label_says_and_doubtful_where_the_model_disagrees(tmp_path: Path) -> None:
-    predicted = small_found()
+    predicted = small_result()
     elsewhere = replace(predicted, category=np.array([1, 0, 0, 1, 2, 2, 2, 2]))
     angles = np.deg2rad((88, 10, 5, 90, 180, 182, 230, 233))
     moved = replace(elsewhere, features=np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
-    found = read_found(make_run(tmp_path, moved))
+    found = read_result(make_run(tmp_path, moved))
     assert found.category.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
     assert found.certainty[0] == 1.0
     cats = describe_categories(found)[0]
@@ -61,7 +61,7 @@ def test_a_relative_data_folder_gives_absolute_files(run: Path, tmp_path: Path, 
     text = (run / "config.toml").read_text(encoding="utf-8")
     (run / "config.toml").write_text(text.replace(str(tmp_path / "data"), "data"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert read_found(run).sources[0] == str(tmp_path / "data" / "cat" / "a.png")
+    assert read_result(run).sources[0] == str(tmp_path / "data" / "cat" / "a.png")
 
 
 def test_an_id_never_leads_out_of_the_data_folder(run: Path, tmp_path: Path) -> None:
@@ -69,19 +69,19 @@ def test_an_id_never_leads_out_of_the_data_folder(run: Path, tmp_path: Path) -> 
     outside.touch()
     edit_rows(run, COLUMNS, "../secret.png,cat,no,0.5,test,", f"{outside},cat,no,0.5,test,", "a\0b,cat,no,0.5,test,")
     write_features(run / FEATURES, torch.ones(3, 2))
-    assert read_found(run).sources == (None, None, None)
+    assert read_result(run).sources == (None, None, None)
 
 
 def test_strange_file_names_come_back(tmp_path: Path) -> None:
     names = ("a\nb.png", 'c,"d".png', "caf\udce9.png", "日本.png")
-    found = small_found()
+    found = small_result()
     ids = names + found.ids[4:]
-    run = make_run(tmp_path, found=Found(**{**vars(found), "ids": ids, "sources": (None,) * 8}), files=False)
-    assert read_found(run).ids == ids
+    run = make_run(tmp_path, found=RunResult(**{**vars(found), "ids": ids, "sources": (None,) * 8}), files=False)
+    assert read_result(run).ids == ids
 
 
 def test_digits_have_no_files(tmp_path: Path) -> None:
-    assert read_found(make_run(tmp_path, source="digits")).sources == (None,) * 8
+    assert read_result(make_run(tmp_path, source="digits")).sources == (None,) * 8
 
 
 def test_features_are_unit_rows_in_half_precision(tmp_path: Path) -> None:
@@ -94,13 +94,13 @@ def test_features_are_unit_rows_in_half_precision(tmp_path: Path) -> None:
 
 def test_no_run(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match=r"is not a run: it has no config\.toml"):
-        read_found(tmp_path)
+        read_result(tmp_path)
 
 
 def test_no_model(run: Path) -> None:
     (run / "model" / "model.json").unlink()
     with pytest.raises(Misuse, match=f"has no finished model yet. Finish it with: sptnet train --resume --out {run}"):
-        read_found(run)
+        read_result(run)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_no_model(run: Path) -> None:
 def test_a_damaged_description(run: Path, text: str) -> None:
     (run / "model" / "model.json").write_text(text, encoding="utf-8")
     with pytest.raises(Failure, match=r"model\.json is damaged \(.*\)\. Copy it again or train again\."):
-        read_found(run)
+        read_result(run)
 
 
 def test_no_predictions(run: Path) -> None:
     (run / "predictions.csv").unlink()
     with pytest.raises(Misuse, match=r"has no predictions\.csv: it did not finish\. Finish it with: sptnet train"):
-        read_found(run)
+        read_result(run)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_no_predictions(run: Path) -> None:
 def test_damaged_predictions(run: Path, lines: list[str], why: str) -> None:
     edit_rows(run, *lines)
     with pytest.raises(Failure) as error:
-        read_found(run)
+        read_result(run)
     file = run / "predictions.csv"
     assert str(error.value) == f"{file} is damaged ({why}). Write it again with: sptnet train --resume --out {run}"
 
@@ -144,7 +144,7 @@ def test_damaged_predictions(run: Path, lines: list[str], why: str) -> None:
 def test_a_run_of_an_older_version_has_no_features(run: Path) -> None:
     (run / FEATURES).unlink()
     with pytest.raises(Misuse) as error:
-        read_found(run)
+        read_result(run)
     assert str(error.value) == (
         f"the run {run} has no features.safetensors: an older sptnet made it. "
         f"Write it with: sptnet train --resume --out {run}"
@@ -163,13 +163,13 @@ def test_a_run_of_an_older_version_has_no_features(run: Path) -> None:
 def test_features_that_do_not_fit(run: Path, tensors: dict[str, torch.Tensor], why: str) -> None:
     save_file(tensors, run / FEATURES)
     with pytest.raises(Failure, match=rf"features\.safetensors is damaged \({why}\)\. Write it again"):
-        read_found(run)
+        read_result(run)
 
 
 def test_features_that_are_no_tensors(run: Path) -> None:
     (run / FEATURES).write_bytes(b"x")
     with pytest.raises(Failure, match=r"features\.safetensors is damaged"):
-        read_found(run)
+        read_result(run)
 
 
 @pytest.mark.parametrize(
@@ -186,11 +186,11 @@ def test_features_that_are_no_tensors(run: Path) -> None:
 )
 def test_columns_must_fit(change: dict[str, Any], message: str) -> None:
     with pytest.raises(Misuse) as error:
-        Found(**{**vars(small_found()), **change})
+        RunResult(**{**vars(small_result()), **change})
     assert str(error.value) == message
 
 
 def test_members_and_novelty() -> None:
-    found = small_found()
+    found = small_result()
     assert found.members("new-1").tolist() == [4, 5, 6, 7]
     assert [found.is_new(name) for name in found.names] == [False, False, True, True]

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from sptnet.config import DataSettings
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.data.load import load_data, resolve_n_categories
 from sptnet.data.split import make_split, read_split, write_split
 from sptnet.errors import Failure, Misuse
@@ -38,7 +38,7 @@ def data(domain_folder):
 
 
 def domains_of(data, part):
-    return {data.pile.domains[i] for i in part}
+    return {data.image_set.domains[i] for i in part}
 
 
 def test_labels_come_from_the_labelled_domain_alone(data):
@@ -57,15 +57,15 @@ def test_the_rest_of_it_and_the_second_domain_are_unlabelled_and_the_others_unse
 
 
 def test_the_draw_is_the_published_one_among_the_labelled_domain(data):
-    pile = data.pile
-    known = [i for i in range(len(pile)) if pile.domains[i] == "photo" and pile.labels[i] < 4]
+    image_set = data.image_set
+    known = [i for i in range(len(image_set)) if image_set.domains[i] == "photo" and image_set.labels[i] < 4]
     drawn = np.random.RandomState(0).choice(len(known), 12, replace=False)
     assert data.split.labelled.tolist() == sorted(known[i] for i in drawn)
 
 
 def test_the_split_survives_its_file(data, tmp_path):
-    write_split(data.split, data.pile, tmp_path / "split.json")
-    again = read_split(tmp_path / "split.json", data.pile)
+    write_split(data.split, data.image_set, tmp_path / "split.json")
+    again = read_split(tmp_path / "split.json", data.image_set)
     for part in ("labelled", "unlabelled", "holdout", "test", "target"):
         assert np.array_equal(getattr(again, part), getattr(data.split, part)), part
 
@@ -74,12 +74,12 @@ def test_an_unknown_labelled_domain_lists_those_there_are(data):
     with pytest.raises(
         Misuse, match=r"no images of a domain clipart. Its domains: art_painting, cartoon, photo, sketch"
     ):
-        make_split(data.pile, 4, labelled_domain="clipart")
+        make_split(data.image_set, 4, labelled_domain="clipart")
 
 
 def test_a_plain_pile_has_no_domain(few_digits):
     with pytest.raises(Misuse, match=r"no images of a domain photo. Its domains: none"):
-        make_split(few_digits.pile, 5, labelled_domain="photo")
+        make_split(few_digits.image_set, 5, labelled_domain="photo")
 
 
 def test_any_folder_of_domains_by_its_settings(domain_folder):
@@ -113,7 +113,7 @@ def test_a_benchmark_with_a_corrupt_image_is_refused(domain_folder, tmp_path):
     told = []
     data = load_data(DataSettings(source="pacs", folder=str(whole), check_counts=False), told.append)
     assert [problem.name for problem in data.unreadable] == ["sketch/dog/3.png"]
-    assert len(data.pile) == 167
+    assert len(data.image_set) == 167
 
 
 def test_a_labels_file_is_for_folders(domain_folder, tmp_path):
@@ -122,7 +122,7 @@ def test_a_labels_file_is_for_folders(domain_folder, tmp_path):
 
 
 def test_every_domain_is_scored_on_its_own(data):
-    sets = scored_sets(data.pile, data.split)
+    sets = scored_sets(data.image_set, data.split)
     assert list(sets) == ["unlabelled", "photo", "art_painting", "cartoon", "sketch"]
     assert [len(part) for part in sets.values()] == [72, 30, 42, 42, 42]
     assert np.array_equal(np.sort(np.concatenate([sets["photo"], sets["art_painting"]])), sets["unlabelled"])
@@ -130,14 +130,14 @@ def test_every_domain_is_scored_on_its_own(data):
 
 def test_each_set_has_its_own_matching_and_the_unseen_their_mean(data):
     random = np.random.RandomState(0)
-    predicted = random.randint(0, 7, len(data.pile))
+    predicted = random.randint(0, 7, len(data.image_set))
     swap = np.array([1, 0, 2, 3, 4, 5, 6])
-    sketch = np.array([domain == "sketch" for domain in data.pile.domains])
+    sketch = np.array([domain == "sketch" for domain in data.image_set.domains])
     predicted[sketch] = swap[data.split.target[sketch]]  # perfect, but for the names of two clusters
-    scores = score_sets(data.pile, data.split, predicted)
+    scores = score_sets(data.image_set, data.split, predicted)
     assert list(scores) == ["unlabelled", "photo", "art_painting", "cartoon", "sketch", "unseen, mean"]
     assert scores["sketch"]["all"] == 1.0
-    for name, part in scored_sets(data.pile, data.split).items():
+    for name, part in scored_sets(data.image_set, data.split).items():
         assert scores[name] == score(data.split.target[part], predicted[part], 4)
     mean = scores["unseen, mean"]
     assert mean["all"] == pytest.approx((scores["cartoon"]["all"] + 1.0) / 2)
@@ -151,10 +151,10 @@ def test_the_mean_of_one_is_itself(data):
 
 
 def test_a_pile_without_domains_has_its_two_sets(few_digits):
-    assert list(scored_sets(few_digits.pile, few_digits.split)) == ["unlabelled"]
-    pile = few_digits.pile
-    test = np.arange(len(pile)) % 7 == 0
-    divided = Pile(pile.name, pile.ids, pile.sources, pile.names, pile.labels, None, test)
+    assert list(scored_sets(few_digits.image_set, few_digits.split)) == ["unlabelled"]
+    image_set = few_digits.image_set
+    test = np.arange(len(image_set)) % 7 == 0
+    divided = ImageSet(image_set.name, image_set.ids, image_set.sources, image_set.names, image_set.labels, None, test)
     assert list(scored_sets(divided, make_split(divided, 5))) == ["unlabelled", "test"]
 
 
@@ -263,5 +263,5 @@ def test_a_run_writes_what_the_factor_became(domain_folder, tiny_settings, tmp_p
     settings = [*tiny_settings, "data.source=pacs", f'data.folder="{domain_folder}"', "data.known_classes=4"]
     config = load_recipe("digits", [*settings, "category_factor=2"])
     experiment = Experiment(config, RunFolder(tmp_path / "run"), tell=lambda _: None)
-    assert (experiment.learner.config.n_categories, experiment.learner.config.category_factor) == (14, 1.0)
-    assert len(experiment.learner.names) == 14
+    assert (experiment.state.config.n_categories, experiment.state.config.category_factor) == (14, 1.0)
+    assert len(experiment.state.names) == 14

@@ -46,12 +46,12 @@ def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
     from sptnet.training.knn import knn_accuracy
 
     assert (files("sptnet") / "weights" / EMBEDDED_WEIGHTS).stat().st_size <= 3 * 2**20  # type: ignore[attr-defined]
-    backbone, pile = build_backbone(EMBEDDED), digits()
-    store, maker = ImageStore(pile.sources, backbone.pixels), ViewMaker(backbone.pixels)
-    views = maker.normalise(torch.stack([maker.centre_view(store[i]) for i in range(len(pile))]))
+    backbone, image_set = build_backbone(EMBEDDED), digits()
+    store, maker = ImageStore(image_set.sources, backbone.pixels), ViewMaker(backbone.pixels)
+    views = maker.normalise(torch.stack([maker.centre_view(store[i]) for i in range(len(image_set))]))
     with torch.inference_mode():
         features = torch.cat([backbone(part) for part in views.split(256)])
     readme = (files("sptnet") / "weights" / "README.md").read_text()
-    accuracy = knn_accuracy(features, pile.labels)
+    accuracy = knn_accuracy(features, image_set.labels)
     assert accuracy == pytest.approx(0.8748, abs=2e-3)
     assert "87.48 %" in readme

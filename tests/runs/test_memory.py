@@ -14,7 +14,7 @@ import sptnet.training.trainer
 from conftest import SIZE
 from sptnet.config import Config
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.discovery.plan.costs import Costs, PileFacts
+from sptnet.discovery.plan.costs import Costs, ImageSetFacts
 from sptnet.discovery.plan.speed import Speed
 from sptnet.head import ContrastiveHead
 from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW
@@ -323,6 +323,6 @@ def test_a_plan_reckons_with_blocks_computed_twice(settings, seconds):
     """Two hundred images, each in two views; half of the steps go back to the prompts, at 40 views a second."""
     config = Config(training={"batch_size": 100, **settings}, views={"workers": 0})
     speed = Speed("cpu", forward=100.0, prompted=40.0, last_block=100.0, decode=1e12, image_size=32, token_bytes=1)
-    costs = Costs(config, PileFacts(200, 100, 100, 2, 0), replace(speed, last_block=40.0))
+    costs = Costs(config, ImageSetFacts(200, 100, 100, 2, 0), replace(speed, last_block=40.0))
     assert costs.sptnet_epochs(1, 0) == pytest.approx(seconds)
     assert Costs(config, costs.facts, speed).raw_epochs(1, 0) == pytest.approx(8.0), "which SimGCD never does"

@@ -43,14 +43,14 @@ def small_image(seed: int) -> Image.Image:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Digits as photos: noughts are otters, ones are herons, and among the unsorted are twos to sixes."""
-    pile = digits()
-    of_class = {label: iter(np.flatnonzero(pile.labels == label)) for label in range(7)}
+    image_set = digits()
+    of_class = {label: iter(np.flatnonzero(image_set.labels == label)) for label in range(7)}
     wanted = [("photos/otter", [0] * 8), ("photos/heron", [1] * 8), ("more-photos", [2, 3])]
     wanted += [("photos/unlabelled", list(range(7)) * 6)]
     for name, labels in wanted:
         (tmp_path / name).mkdir(parents=True)
         for i, label in enumerate(labels):
-            picture = Image.fromarray(pile.sources[next(of_class[label])])
+            picture = Image.fromarray(image_set.sources[next(of_class[label])])
             picture.resize((64, 64), Image.Resampling.NEAREST).save(tmp_path / name / f"{i}.png")
     monkeypatch.chdir(tmp_path)
     return tmp_path

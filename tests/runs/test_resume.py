@@ -18,13 +18,13 @@ import torch
 from safetensors.torch import load_file
 
 import sptnet.training.checkpoint
-from sptnet.data.load import LoadedData
+from sptnet.data.load import SplitImages
 from sptnet.errors import Failure, Misuse
 from sptnet.losses import GcdLoss
 from sptnet.results.run_folder import RunFolder
 from sptnet.training.checkpoint import load_checkpoint, newest_checkpoint
 from sptnet.training.experiment import Experiment
-from sptnet.training.stage import StageRun
+from sptnet.training.stage import Stage
 from sptnet.training.trainer import StageTrainer
 
 BATCHES = 5  # sixty images, twelve a batch
@@ -197,7 +197,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_images(
     assert "total = inf" in message
     assert "cross_entropy" not in message
     ids = re.findall(r"digit-\d{4}", message)
-    assert ids == [few_digits.pile.ids[int(i)] for i in batches[-1].indices]
+    assert ids == [few_digits.image_set.ids[int(i)] for i in batches[-1].indices]
     assert newest_checkpoint(folder / "checkpoints").stem == "stage0-epoch00001"
     run_it(folder, data=few_digits, resume=True)
     assert_same_result(folder, whole(run_it, tiny_config, few_digits))
@@ -211,10 +211,10 @@ def test_a_bad_loss_changes_no_weight(tiny_config, few_digits, run_it, tmp_path,
 
     monkeypatch.setattr(method, "gcd_loss", spoilt)
     experiment = Experiment(tiny_config, RunFolder(tmp_path / "run"), few_digits, tell=lambda message: None)
-    before = {name: value.clone() for name, value in experiment.learner.model.state_dict().items()}
+    before = {name: value.clone() for name, value in experiment.state.model.state_dict().items()}
     with pytest.raises(Failure, match=r"epoch 1, batch 1: .*learning rate"):
         experiment.run()
-    after = experiment.learner.model.state_dict()
+    after = experiment.state.model.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
 
 
@@ -232,12 +232,12 @@ def test_the_epoch_with_the_best_holdout_is_kept(choosy, held_out_digits, run_it
     folder = tmp_path / "run"
     accuracies = {("simgcd", e): a for e, a in enumerate([0.2, 0.7, 0.7], start=1)}
     accuracies |= {("sptnet", e): a for e, a in enumerate([0.9, 0.3, 0.95, 0.4], start=1)}
-    inner = StageRun._line
+    inner = Stage._line
 
     def line(self, report):
         return inner(self, report) | {"old_holdout": accuracies[self.plan.name, report.epoch]}
 
-    monkeypatch.setattr(StageRun, "_line", line)
+    monkeypatch.setattr(Stage, "_line", line)
     monkeypatch.setattr(sptnet.training.checkpoint, "KEEP", 100)
     if stopped_at is not None:
         with monkeypatch.context() as patch:
@@ -285,7 +285,7 @@ def test_the_truth_of_unlabelled_images_changes_nothing(choosy, held_out_digits,
     target = split.target.copy()
     target[split.unlabelled] = np.random.RandomState(0).permutation(target[split.unlabelled])
     assert not np.array_equal(target, split.target)
-    lied_to = LoadedData(held_out_digits.pile, replace(split, target=target), [])
+    lied_to = SplitImages(held_out_digits.image_set, replace(split, target=target), [])
     honest = run_it(tmp_path / "honest", choosy, held_out_digits)
     other = run_it(tmp_path / "other", choosy, lied_to)
     for name in ("model-simgcd", "model", "best-simgcd", "best-sptnet"):

@@ -4,26 +4,31 @@ import pytest
 import torch
 
 from sptnet.errors import Misuse
-from sptnet.runtime.torchrun import Place, is_first, own_cores, place_of
+from sptnet.runtime.torchrun import Rank, is_first, own_cores, rank_from_environment
 
 
 def test_a_process_reads_its_place_and_joins_nobody() -> None:
-    assert place_of({}) == place_of({"RANK": "1"}) == place_of({"WORLD_SIZE": "4"}) == Place()
-    assert place_of({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}) == Place(3, 4, 1, on_machine=4)
-    assert place_of({"RANK": "3", "WORLD_SIZE": "4"}) == Place(3, 4, 0, on_machine=4)
+    assert (
+        rank_from_environment({})
+        == rank_from_environment({"RANK": "1"})
+        == rank_from_environment({"WORLD_SIZE": "4"})
+        == Rank()
+    )
+    assert rank_from_environment({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}) == Rank(3, 4, 1, on_machine=4)
+    assert rank_from_environment({"RANK": "3", "WORLD_SIZE": "4"}) == Rank(3, 4, 0, on_machine=4)
     assert not torch.distributed.is_initialized()
 
 
 def test_machines_are_told_apart_where_there_are_several() -> None:
     one = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "GROUP_RANK": "1"}
-    assert place_of({**one, "LOCAL_WORLD_SIZE": "2"}) == Place(3, 4, 1, machine=1, on_machine=2)
-    assert place_of({**one, "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "0"}).machine is None
+    assert rank_from_environment({**one, "LOCAL_WORLD_SIZE": "2"}) == Rank(3, 4, 1, machine=1, on_machine=2)
+    assert rank_from_environment({**one, "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "0"}).machine is None
 
 
 @pytest.mark.parametrize(("rank", "size"), [("4", "4"), ("-1", "2"), ("x", "2"), ("0", "")])
 def test_a_place_that_cannot_be_is_refused(rank: str, size: str) -> None:
     with pytest.raises(Misuse) as error:
-        place_of({"RANK": rank, "WORLD_SIZE": size})
+        rank_from_environment({"RANK": rank, "WORLD_SIZE": size})
     assert str(error.value) == (
         f"RANK={rank} and WORLD_SIZE={size} name no process of a job. Start it with torchrun, or remove both from the "
         "environment."

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from sptnet.data.load import LoadedData
+from sptnet.data.load import SplitImages
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.files import write_atomically, write_text_atomically
 from sptnet.training.checkpoint import (
@@ -241,22 +241,22 @@ def test_other_frozen_weights_are_refused(stopped, tiny_config, tiny_weights, fe
 
 
 def other_pixel(data):
-    sources = list(data.pile.sources)
+    sources = list(data.image_set.sources)
     sources[7] = sources[7].copy()
     sources[7][0, 0] ^= 1
     return {"sources": tuple(sources)}
 
 
 def other_order(data):
-    order = np.arange(len(data.pile))[::-1]
-    return {"ids": tuple(data.pile.ids[i] for i in order)}
+    order = np.arange(len(data.image_set))[::-1]
+    return {"ids": tuple(data.image_set.ids[i] for i in order)}
 
 
 @pytest.mark.parametrize("change", [other_pixel, other_order], ids=["one pixel", "names"])
 def test_other_images_are_refused(stopped, few_digits, run_it, change):
     from dataclasses import replace
 
-    data = LoadedData(replace(few_digits.pile, **change(few_digits)), few_digits.split, [])
+    data = SplitImages(replace(few_digits.image_set, **change(few_digits)), few_digits.split, [])
     metrics = (stopped / "metrics.jsonl").read_text()
     with pytest.raises(Misuse, match=r"images are not those this run began with.*--overwrite"):
         run_it(stopped, data=data, resume=True)

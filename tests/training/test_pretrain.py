@@ -9,18 +9,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.errors import Misuse
 from sptnet.model.backbone import EMBEDDED, build_backbone
-from sptnet.training.pretrain import PretrainEpoch, cosine_down, pretrain, pretrain_pile
+from sptnet.training.pretrain import PretrainEpoch, cosine_down, pretrain, pretrain_image_set
 from sptnet.training.pretrain_views import strong_view
 
 
-def pile_of(n: int = 12, labelled: int = 12) -> Pile:
+def image_set_of(n: int = 12, labelled: int = 12) -> ImageSet:
     random = np.random.default_rng(0)
     sources = tuple(random.integers(0, 256, (16, 16), dtype=np.uint8) for _ in range(n))
     labels = np.array([i % 2 if i < labelled else -1 for i in range(n)], np.int64)
-    return Pile("p", tuple(map(str, range(n))), sources, ("a", "b"), labels, None, np.zeros(n, np.bool_))
+    return ImageSet("p", tuple(map(str, range(n))), sources, ("a", "b"), labels, None, np.zeros(n, np.bool_))
 
 
 def images(n: int = 8) -> torch.Tensor:
@@ -64,15 +64,15 @@ def test_the_seed_alone_decides(tmp_path: Path) -> None:
     for file, seed, noise in zip(files, (0, 0, 1), (1, 2, 1), strict=True):
         torch.manual_seed(noise)  # what else happens in the process does not matter
         state = torch.get_rng_state()
-        pretrain_pile(pile_of(), EMBEDDED, file, seed=seed, epochs=1, batch_size=6)
+        pretrain_image_set(image_set_of(), EMBEDDED, file, seed=seed, epochs=1, batch_size=6)
         assert torch.equal(torch.get_rng_state(), state)
     assert files[0].read_bytes() == files[1].read_bytes()
     assert files[0].read_bytes() != files[2].read_bytes()
 
 
 def test_labels_only_measure(tmp_path: Path) -> None:
-    with_labels = pretrain_pile(pile_of(), EMBEDDED, tmp_path / "a.safetensors", epochs=1, batch_size=6)
-    few = pretrain_pile(pile_of(labelled=10), EMBEDDED, tmp_path / "b.safetensors", epochs=1, batch_size=6)
+    with_labels = pretrain_image_set(image_set_of(), EMBEDDED, tmp_path / "a.safetensors", epochs=1, batch_size=6)
+    few = pretrain_image_set(image_set_of(labelled=10), EMBEDDED, tmp_path / "b.safetensors", epochs=1, batch_size=6)
     assert with_labels is not None
     assert 0 <= with_labels <= 1
     assert few is None
@@ -81,7 +81,7 @@ def test_labels_only_measure(tmp_path: Path) -> None:
 
 def test_the_file_is_half_precision_and_loads(tmp_path: Path) -> None:
     out = tmp_path / "new" / "w.safetensors"
-    pretrain_pile(pile_of(), EMBEDDED, out, epochs=1, batch_size=6)
+    pretrain_image_set(image_set_of(), EMBEDDED, out, epochs=1, batch_size=6)
     assert [path.name for path in out.parent.iterdir()] == ["w.safetensors"]
     state = load_file(out)
     assert {value.dtype for value in state.values()} == {torch.float16}
@@ -92,21 +92,21 @@ def test_the_file_is_half_precision_and_loads(tmp_path: Path) -> None:
 
 def test_too_few_images_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match=r"only 5 images\. Give --batch-size 2"):
-        pretrain_pile(pile_of(5), EMBEDDED, tmp_path / "w.safetensors", batch_size=6)
+        pretrain_image_set(image_set_of(5), EMBEDDED, tmp_path / "w.safetensors", batch_size=6)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_backbone_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match="vit_tny"):
-        pretrain_pile(pile_of(), "vit_tny", tmp_path / "w.safetensors", batch_size=6)
+        pretrain_image_set(image_set_of(), "vit_tny", tmp_path / "w.safetensors", batch_size=6)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_images_in_other_sizes_are_welcome(tmp_path: Path) -> None:
-    pile = pile_of()
+    image_set = image_set_of()
     sizes = [(1, 1), (1, 40), (64, 8), *[(16, 16)] * 9]
-    pile = replace(pile, sources=tuple(np.zeros(size, np.uint8) for size in sizes))
-    pretrain_pile(pile, EMBEDDED, tmp_path / "w.safetensors", epochs=1, batch_size=12)
+    image_set = replace(image_set, sources=tuple(np.zeros(size, np.uint8) for size in sizes))
+    pretrain_image_set(image_set, EMBEDDED, tmp_path / "w.safetensors", epochs=1, batch_size=12)
     assert all(torch.isfinite(value).all() for value in load_file(tmp_path / "w.safetensors").values())
 
 

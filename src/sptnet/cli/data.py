@@ -26,56 +26,56 @@ def data(
 ) -> None:
     """Count a data set, compare with what it should hold, and show or write its split."""
     from sptnet.cli.tables import print_table
-    from sptnet.data.benchmarks import find_data_set
+    from sptnet.data.benchmarks import find_benchmark
     from sptnet.data.benchmarks.counts import count_rows, expectations, refuse_differences
     from sptnet.data.split import make_split, write_split
     from sptnet.errors import Misuse
 
     if name is None:
-        list_data_sets()
+        list_benchmarks()
         return
     if split_out is not None and split_out.exists():
         raise Misuse(f"{split_out} exists already. Give another file with --split-out.")
-    benchmark = None if name in OWN else find_data_set(name, others=OWN)
+    benchmark = None if name in OWN else find_benchmark(name, others=OWN)
     if name != "domains" and (labelled_domain or unlabelled_domain):
         raise Misuse(f"{name} takes no domains. Leave --labelled-domain and --unlabelled-domain out.")
     if download:
         fetch(benchmark, name, folder)
-    pile = read(benchmark, name, folder, labelled_domain, unlabelled_domain or [])
+    image_set = read(benchmark, name, folder, labelled_domain, unlabelled_domain or [])
     if check_images:
-        refuse_unreadable(pile)
+        refuse_unreadable(image_set)
     default = benchmark.n_known if benchmark is not None else 5 if name == "digits" else None
-    if pile.given is None and known_classes is None and default is None:
+    if image_set.given is None and known_classes is None and default is None:
         raise Misuse("every image has a label, so any class could be known. Say how many are with --known-classes N.")
     domain = labelled_domain if benchmark is None else benchmark.labelled_domain
-    split = make_split(pile, known_classes or default, labelled_share, split_seed, labelled_domain=domain)
+    split = make_split(image_set, known_classes or default, labelled_share, split_seed, labelled_domain=domain)
     published = known_classes in (None, default) and labelled_share == 0.5 and split_seed == 0
-    rows = count_rows(pile, split, expectations(benchmark, published) if benchmark is not None else {})
+    rows = count_rows(image_set, split, expectations(benchmark, published) if benchmark is not None else {})
     columns = ["", "found", "expected"][: 3 if benchmark is not None else 2]
     table = [[row.what, f"{row.found:,}", "-" if row.expected is None else str(row.expected)] for row in rows]
     print_table(
-        benchmark.title if benchmark is not None else pile.name, columns, [row[: len(columns)] for row in table]
+        benchmark.title if benchmark is not None else image_set.name, columns, [row[: len(columns)] for row in table]
     )
     if benchmark is not None:
         refuse_differences(rows, benchmark)
     if split_out is not None:
-        write_split(split, pile, split_out)
+        write_split(split, image_set, split_out)
         print(f"split: {split_out}")
 
 
-def list_data_sets() -> None:
+def list_benchmarks() -> None:
     from sptnet.cli.tables import print_table
-    from sptnet.data.benchmarks import DATASETS
+    from sptnet.data.benchmarks import BENCHMARKS
 
     rows = [
         [
-            data_set.name,
-            data_set.title,
-            str(data_set.n_known),
-            str(data_set.expected.classes - data_set.n_known),
-            "yes" if data_set.download else "no",
+            benchmark.name,
+            benchmark.title,
+            str(benchmark.n_known),
+            str(benchmark.expected.classes - benchmark.n_known),
+            "yes" if benchmark.download else "no",
         ]
-        for data_set in DATASETS.values()
+        for benchmark in BENCHMARKS.values()
     ]
     print_table("data sets", ["name", "title", "known classes", "new classes", "--download"], rows, lefts=2)
     print("count one with: sptnet data NAME --data DIR")
@@ -115,17 +115,17 @@ def read(benchmark: Any, name: str, folder: Path | None, labelled: str | None, u
     return read_domains(folder, labelled, unlabelled)
 
 
-def refuse_unreadable(pile: Any) -> None:
+def refuse_unreadable(image_set: Any) -> None:
     """Names the images that cannot be decoded."""
     from sptnet.data.readable import drop_unreadable
     from sptnet.errors import Failure
     from sptnet.runtime.progress import tracker
     from sptnet.runtime.text import count, first_three, printable
 
-    _, problems = drop_unreadable(pile, 1.0, tracker("reading images"))
+    _, problems = drop_unreadable(image_set, 1.0, tracker("reading images"))
     if problems:
         named = first_three([f"{printable(problem.name)} ({problem.reason})" for problem in problems])
         raise Failure(
-            f"{count(problems, 'image')} of {len(pile):,} cannot be read: {named}. "
+            f"{count(problems, 'image')} of {len(image_set):,} cannot be read: {named}. "
             "Fetch the data set again, or repair these images."
         )

@@ -13,7 +13,7 @@ from sptnet.cli.stopping import can_go_on
 
 if TYPE_CHECKING:
     from sptnet.config import Config
-    from sptnet.data.load import LoadedData
+    from sptnet.data.load import SplitImages
     from sptnet.discovery.plan.plan import Plan
     from sptnet.results.run_folder import RunFolder
     from sptnet.training.experiment import Experiment
@@ -116,7 +116,7 @@ def _check_place(out: Path, overwrite: bool) -> None:
         raise Misuse(f"{out} is not empty. Go on with --resume, replace it with --overwrite, or give another --out.")
 
 
-Begun = tuple["Plan", "LoadedData", Mapping[str, str]]
+Begun = tuple["Plan", "SplitImages", Mapping[str, str]]
 
 
 def _first_round(out: Path, changes: list[str], method: str | None, minutes: float | None, report: bool) -> Begun:
@@ -164,7 +164,7 @@ def _another_round(
     return plan, data, {LABELS: labels_text(found.labels)}
 
 
-def _begin(plan: "Plan", data: "LoadedData", files: Mapping[str, str], out: Path, overwrite: bool) -> None:
+def _begin(plan: "Plan", data: "SplitImages", files: Mapping[str, str], out: Path, overwrite: bool) -> None:
     from sptnet.results.run_folder import RunFolder
 
     experiment = _experiment(plan.config, RunFolder(out), data)
@@ -190,7 +190,7 @@ def _finish(run: Path, report: bool, open_it: bool) -> None:
     show_found(run, report, open_it)
 
 
-def _experiment(config: "Config", run: "RunFolder", data: "LoadedData | None" = None) -> "Experiment":
+def _experiment(config: "Config", run: "RunFolder", data: "SplitImages | None" = None) -> "Experiment":
     """On a terminal the bars tell enough; a log gets a line an epoch."""
     from sptnet.runtime.progress import console, say
     from sptnet.training.experiment import Experiment

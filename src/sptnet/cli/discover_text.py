@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sptnet.data.load import LoadedData
+    from sptnet.data.load import SplitImages
     from sptnet.discovery.plan.plan import Plan
 
 
-def tell_plan(plan: "Plan", data: "LoadedData") -> None:
+def tell_plan(plan: "Plan", data: "SplitImages") -> None:
     """What there is, what will be done with it and why, and how long each step takes."""
     from sptnet.runtime.compute import choose_compute
     from sptnet.runtime.progress import duration
@@ -19,8 +19,9 @@ def tell_plan(plan: "Plan", data: "LoadedData") -> None:
     aside = len(split.test) + len(split.holdout)
     known = f" of {split.n_known} known categories ({listed(split.known_classes)})" if split.n_known else ""
     print(
-        f"images: {len(data.pile):,} in {printable(data.pile.name)}; {len(split.labelled):,} labelled{known}, "
-        f"{len(split.unlabelled):,} unsorted" + (f", {aside:,} kept aside" if aside else "")
+        f"images: {len(data.image_set):,} in {printable(data.image_set.name)}; "
+        f"{len(split.labelled):,} labelled{known}, {len(split.unlabelled):,} unsorted"
+        + (f", {aside:,} kept aside" if aside else "")
     )
     print(f"backbone: {config.backbone.name}; device: {choose_compute(config.device, config.precision).device}")
     print("plan:")
@@ -37,7 +38,7 @@ def show_found(run: Path, report: bool, open_it: bool) -> None:
     import webbrowser
 
     from sptnet.cli.tables import print_table
-    from sptnet.report.page.overview import sentence
+    from sptnet.report.page.overview import summary
     from sptnet.report.page.write import write_report
     from sptnet.results.categories import CATEGORY_COLUMNS, category_rows, describe_categories
     from sptnet.results.edits.log import current
@@ -48,7 +49,7 @@ def show_found(run: Path, report: bool, open_it: bool) -> None:
     described = describe_categories(found)
     rows = [[printable(cell) for cell in row] for row in category_rows(described)]
     print_table(f"categories of {run}", CATEGORY_COLUMNS, rows, lefts=2)
-    print(f"found: {sentence(found, described)}")
+    print(f"found: {summary(found, described)}")
     if page is not None:
         print(f"report: {page}")
     print("next:")

@@ -7,7 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from sptnet.results.edits.types import Edit
-    from sptnet.results.run_result import Found
+    from sptnet.results.run_result import RunResult
 
 app = typer.Typer(
     help="Name, merge, split and correct the categories of a finished run. Its own files stay as they are: every edit "
@@ -54,9 +54,9 @@ def split(
     seed: Annotated[int, typer.Option(help="Another seed may divide it differently.")] = 0,
 ) -> None:
     """Divide a category by how its images look: NAME-a, the largest part, NAME-b and so on."""
-    from sptnet.results.edits.types import Split
+    from sptnet.results.edits.types import SplitCategory
 
-    _add(context.obj, Split(category, parts, seed))
+    _add(context.obj, SplitCategory(category, parts, seed))
 
 
 @app.command()
@@ -111,10 +111,10 @@ def list_(context: typer.Context) -> None:
     from sptnet.results.edits.log import current
     from sptnet.runtime.text import printable
 
-    found = current(context.obj)
-    rows = [[printable(cell) for cell in row] for row in category_rows(describe_categories(found))]
+    result = current(context.obj)
+    rows = [[printable(cell) for cell in row] for row in category_rows(describe_categories(result))]
     print_table(f"categories of {context.obj}", CATEGORY_COLUMNS, rows, lefts=2)
-    dropped = int((found.category < 0).sum())
+    dropped = int((result.category < 0).sum())
     if dropped:
         print(f"dropped images: {dropped:,}")
 
@@ -136,11 +136,11 @@ def log(context: typer.Context) -> None:
 
 def _ids(run: Path, images: list[str]) -> tuple[str, ...]:
     """Images by id, or by the path of their file."""
-    from sptnet.results.run_result import read_found
+    from sptnet.results.run_result import read_result
 
-    found = read_found(run)
-    ids = set(found.ids)
-    by_source = {source: id_ for id_, source in zip(found.ids, found.sources, strict=True) if source is not None}
+    result = read_result(run)
+    ids = set(result.ids)
+    by_source = {source: id_ for id_, source in zip(result.ids, result.sources, strict=True) if source is not None}
     return tuple(image if image in ids else by_source.get(str(Path(image).absolute()), image) for image in images)
 
 
@@ -151,6 +151,6 @@ def _add(run: Path, edit: "Edit") -> None:
     _tell(f"done: {describe_edit(edit)}", add_edits(run, [edit]))
 
 
-def _tell(what: str, state: "Found") -> None:
+def _tell(what: str, state: "RunResult") -> None:
     new = len(state.names) - state.n_known
     print(f"{what}; {state.n_known} known and {new} new categories")

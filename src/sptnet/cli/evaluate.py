@@ -48,20 +48,22 @@ def evaluate(
 
 def score_run(predictor: Any, run: Any, prompted: bool) -> dict[str, Any]:
     """The run's own unlabelled training images, and its test images if it has some."""
-    from sptnet.data.load import LoadedData, load_pile
+    from sptnet.data.load import SplitImages, load_image_set
     from sptnet.data.split import read_split
 
-    pile, unreadable = load_pile(run.config().data)
-    return score_benchmark(predictor, LoadedData(pile, read_split(run.split_file, pile), unreadable), prompted)
+    image_set, unreadable = load_image_set(run.config().data)
+    return score_benchmark(
+        predictor, SplitImages(image_set, read_split(run.split_file, image_set), unreadable), prompted
+    )
 
 
 def benchmark(source: str, folder: Path) -> Any:
     """A data set of the package with its published split."""
     from sptnet.config import DataSettings
-    from sptnet.data.benchmarks import find_data_set
+    from sptnet.data.benchmarks import find_benchmark
     from sptnet.data.load import load_data
 
-    return load_data(DataSettings(source=find_data_set(source).name, folder=str(folder)))  # type: ignore[arg-type]
+    return load_data(DataSettings(source=find_benchmark(source).name, folder=str(folder)))  # type: ignore[arg-type]
 
 
 def score_benchmark(predictor: Any, data: Any, prompted: bool) -> dict[str, Any]:
@@ -70,16 +72,16 @@ def score_benchmark(predictor: Any, data: Any, prompted: bool) -> dict[str, Any]
     from sptnet.errors import Misuse
     from sptnet.results.scores import score_sets
 
-    pile, split = data.pile, data.split
+    image_set, split = data.image_set, data.split
     if predictor.n_known != split.n_known:
         raise Misuse(
             f"the model knows {predictor.n_known} categories, but the split has {split.n_known} known classes. "
             "Give the data that the model was trained for."
         )
     scored = np.concatenate([split.unlabelled, split.test])
-    predicted = np.full(len(pile), -1, dtype=np.int64)
-    predicted[scored] = predictor.outputs([pile.sources[i] for i in scored], prompted).categories
-    return score_sets(pile, split, predicted)
+    predicted = np.full(len(image_set), -1, dtype=np.int64)
+    predicted[scored] = predictor.outputs([image_set.sources[i] for i in scored], prompted).categories
+    return score_sets(image_set, split, predicted)
 
 
 def score_folder(predictor: Any, folder: Path, max_unreadable: float, prompted: bool) -> dict[str, Any]:
@@ -87,14 +89,14 @@ def score_folder(predictor: Any, folder: Path, max_unreadable: float, prompted: 
     import numpy as np
 
     from sptnet.config import DataSettings
-    from sptnet.data.load import load_pile
+    from sptnet.data.load import load_image_set
     from sptnet.results.scores import score
 
     settings = DataSettings(folder=str(folder), max_unreadable=max_unreadable)
-    pile, _ = load_pile(settings, limit_flag="--max-unreadable ")
+    image_set, _ = load_image_set(settings, limit_flag="--max-unreadable ")
     known = list(predictor.categories[: predictor.n_known])
-    order = known + [name for name in pile.names if name not in known]
-    position = np.array([order.index(name) for name in pile.names] + [-1])
-    predicted = predictor.outputs(pile.sources, prompted).categories
-    scores = score(position[pile.labels], predicted, predictor.n_known)
+    order = known + [name for name in image_set.names if name not in known]
+    position = np.array([order.index(name) for name in image_set.names] + [-1])
+    predicted = predictor.outputs(image_set.sources, prompted).categories
+    scores = score(position[image_set.labels], predicted, predictor.n_known)
     return {folder.name: scores} if scores else {}

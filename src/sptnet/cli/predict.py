@@ -40,9 +40,9 @@ def predict(
     from sptnet.inference.bulk.parts import Naming
     from sptnet.inference.predictor import load
     from sptnet.results.edits.names import names_for
-    from sptnet.runtime.torchrun import place_of
+    from sptnet.runtime.torchrun import rank_from_environment
 
-    here = place_of(os.environ)
+    here = rank_from_environment(os.environ)
     if here.size > 1 and parts is None:
         raise Misuse("several processes cannot write one table. Give a folder for their parts with --parts DIR.")
     if out is not None and parts is not None:
@@ -70,19 +70,19 @@ def write_table(naming: Any, files: Sequence[Path], out: Path | None, max_unread
 
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-    pile, unreadable = drop_unreadable(
-        as_pile(files), max_unreadable, tracker("reading images"), limit_flag="--max-unreadable "
+    image_set, unreadable = drop_unreadable(
+        as_image_set(files), max_unreadable, tracker("reading images"), limit_flag="--max-unreadable "
     )
     for problem in unreadable:
         say(f"skipped {printable(problem.name)}: {problem.reason}")
-    rows = list(naming.rows(pile.ids, naming.predictor.outputs(pile.sources)))
+    rows = list(naming.rows(image_set.ids, naming.predictor.outputs(image_set.sources)))
     stream = out.open("w", encoding="utf-8", errors="surrogateescape", newline="") if out else sys.stdout
     table = csv.writer(stream)
     table.writerow(COLUMNS)
     table.writerows(rows)
     if out:
         stream.close()
-        say(f"sorted {len(pile)} images into {len({category for _, category, *_ in rows})} categories: {out}")
+        say(f"sorted {len(image_set)} images into {len({category for _, category, *_ in rows})} categories: {out}")
 
 
 def write_parts_of(
@@ -98,10 +98,12 @@ def write_parts_of(
     say(f"{who}parts done: {tally.done:,}, there already: {tally.skipped:,}, in {folder}")
 
 
-def as_pile(files: Sequence[Path]) -> Any:
+def as_image_set(files: Sequence[Path]) -> Any:
     import numpy as np
 
-    from sptnet.data.image_set import Pile
+    from sptnet.data.image_set import ImageSet
 
     unknown = np.full(len(files), -1, dtype=np.int64)
-    return Pile("images", tuple(map(str, files)), tuple(files), (), unknown, None, np.zeros(len(files), dtype=np.bool_))
+    return ImageSet(
+        "images", tuple(map(str, files)), tuple(files), (), unknown, None, np.zeros(len(files), dtype=np.bool_)
+    )

@@ -23,10 +23,10 @@ def pretrain(
 ) -> None:
     """Train a backbone from scratch by self-distillation, without any label."""
     from sptnet.config import DataSettings
-    from sptnet.data.load import load_pile
+    from sptnet.data.load import load_image_set
     from sptnet.errors import Misuse
     from sptnet.runtime.progress import bar, duration, say
-    from sptnet.training.pretrain import PretrainEpoch, pretrain_pile
+    from sptnet.training.pretrain import PretrainEpoch, pretrain_image_set
 
     if out.suffix != ".safetensors":
         raise Misuse(f"weights are written as safetensors. Give a name such as {out.with_suffix('.safetensors')}.")
@@ -35,7 +35,7 @@ def pretrain(
     settings = (
         DataSettings(source="digits") if data is None else DataSettings(folder=str(data), max_unreadable=max_unreadable)
     )
-    pile, _ = load_pile(settings, limit_flag="--max-unreadable ")
+    image_set, _ = load_image_set(settings, limit_flag="--max-unreadable ")
     seconds = 0.0
     with bar("pretrain", epochs) as update:
 
@@ -45,8 +45,8 @@ def pretrain(
             update(epoch.epoch)
             say(f"epoch {epoch.epoch}/{epochs}  loss {epoch.loss:.3f}  {epoch.seconds:.1f} s")
 
-        accuracy = pretrain_pile(
-            pile,
+        accuracy = pretrain_image_set(
+            image_set,
             backbone,
             out,
             epochs=epochs,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from sptnet.config.recipe_table import Entry
+    from sptnet.config.recipe_table import RecipeEntry
 
 app = typer.Typer(help="Look at the recipes of the package, and take one to change.", no_args_is_help=True)
 
@@ -33,7 +33,7 @@ def list_(
         print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
 
 
-def _row(entry: "Entry") -> list[str]:
+def _row(entry: "RecipeEntry") -> list[str]:
     scores = entry.published
     numbers = [f"{number:.1f}" for number in (scores.all, scores.old, scores.new)] if scores else ["-"] * 3
     remark = f" (published: {scores.of})" if scores and scores.of else ""

@@ -33,7 +33,7 @@ LEAST_UNLABELLED = 2  # categories, where none is known
 DIMENSIONS = 64
 STARTS = 10  # of k-means for each count of "brent", all repeats together
 
-Method = Literal["auto", "balance", "silhouette", "brent"]
+CountMethod = Literal["auto", "balance", "silhouette", "brent"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def estimate_n_categories(
     max_categories: int | None = None,
     random_state: int | np.random.RandomState | None = None,
     *,
-    method: Method = "auto",
+    method: CountMethod = "auto",
     n_repeats: int = 5,
     on_trial: Callable[[int, int], None] = lambda n_categories, n_tried: None,
 ) -> CountEstimate:
@@ -83,8 +83,8 @@ def estimate_n_categories(
     "brent" is the published rule: the accuracy of labelled points under k-means, maximised by Brent's bounded search;
     the best of all counts that it met is kept.
     """
-    if method not in get_args(Method):
-        raise Misuse(f"unknown method {method!r}. Use one of: {', '.join(get_args(Method))}.")
+    if method not in get_args(CountMethod):
+        raise Misuse(f"unknown method {method!r}. Use one of: {', '.join(get_args(CountMethod))}.")
     if n_repeats < 1:
         raise Misuse(f"n_repeats is {n_repeats}. Give a whole number of at least 1.")
     points = unit_features(X)

@@ -38,7 +38,7 @@ Scores = Callable[[Sequence[int], Counts], Values]
 
 
 @dataclass(frozen=True)
-class Clustering:
+class CountFindings:
     """What one repeat found for one count."""
 
     table: Counts
@@ -59,7 +59,7 @@ class GrowingRepeat:
         self.counted: Counts = np.sort(random.permutation(n_known)[left_out:])
         """The classes that this repeat's own estimate is made from."""
 
-    def __call__(self, n_clusters: int) -> Clustering:
+    def __call__(self, n_clusters: int) -> CountFindings:
         labels, inertia = self.clusters.cluster(n_clusters)
         return self.measure(labels.numpy(), n_clusters, inertia)
 
@@ -72,7 +72,7 @@ class PlainRepeat:
         self.measure = Measure(points, ranks, np.random.RandomState(seed))
         self.counted: Counts = np.arange(int(ranks.max()) + 1)
 
-    def __call__(self, n_clusters: int) -> Clustering:
+    def __call__(self, n_clusters: int) -> CountFindings:
         kmeans = SemiSupervisedKMeans(n_clusters, n_init=self.n_init, random_state=self.seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # empty clusters are an answer, too: K is too large
@@ -90,10 +90,10 @@ class Measure:
         sampled = torch.from_numpy(points[self.sample]).double()  # so that a product of matrices is exact enough
         self.distances = torch.cdist(sampled, sampled, compute_mode="use_mm_for_euclid_dist").float()
 
-    def __call__(self, labels: Counts, n_clusters: int, inertia: float) -> Clustering:
+    def __call__(self, labels: Counts, n_clusters: int, inertia: float) -> CountFindings:
         table = contingency_table(self.classes, labels[self.labelled], self.n_known, n_clusters)
         apart = silhouette(self.distances, torch.from_numpy(labels[self.sample]), n_clusters)
-        return Clustering(table, apart, inertia)
+        return CountFindings(table, apart, inertia)
 
 
 class Curve:
@@ -101,9 +101,9 @@ class Curve:
 
     def __init__(self, repeats: Sequence[GrowingRepeat | PlainRepeat], on_trial: Callable[[int, int], None]) -> None:
         self.repeats, self.on_trial = repeats, on_trial
-        self.found: dict[int, list[Clustering]] = {}
+        self.found: dict[int, list[CountFindings]] = {}
 
-    def __call__(self, n_categories: int) -> list[Clustering]:
+    def __call__(self, n_categories: int) -> list[CountFindings]:
         if n_categories not in self.found:
             self.found[n_categories] = [repeat(n_categories) for repeat in self.repeats]
             self.on_trial(n_categories, len(self.found))

@@ -14,7 +14,7 @@ _SCORES = re.compile(r"(\d+\.\d) / (\d+\.\d) / (\d+\.\d)(?: \((.+)\))?")
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedScores:
     """Accuracies in per cent, as printed."""
 
     all: float
@@ -25,15 +25,15 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Entry:
+class RecipeEntry:
     name: str
     data: str
     method: str
-    published: Published | None
+    published: PublishedScores | None
     summary: str
 
 
-def published(text: str) -> Published | None:
+def published(text: str) -> PublishedScores | None:
     """What a recipe's line `# published: All / Old / New` says; None for `# published: none` and without the line."""
     lines = _LINE.findall(text)
     if lines in ([], [" none"]):
@@ -44,7 +44,7 @@ def published(text: str) -> Published | None:
             f"the recipe says `# published:{lines[-1]}`. Write one line, either `# published: 65.8 / 68.8 / 65.1` "
             "(All / Old / New) or `# published: none`."
         )
-    return Published(float(found[1]), float(found[2]), float(found[3]), of=found[4])
+    return PublishedScores(float(found[1]), float(found[2]), float(found[3]), of=found[4])
 
 
 def method_of(config: Config) -> str:
@@ -57,7 +57,7 @@ def folders() -> list[str]:
     return sorted({name.rpartition("/")[0] for name in recipe_names() if "/" in name})
 
 
-def recipe_table(folder: str | None = None) -> list[Entry]:
+def recipe_table(folder: str | None = None) -> list[RecipeEntry]:
     """All recipes, or those of a folder."""
     if folder is not None and folder.rstrip("/") not in folders():
         raise Misuse(f"there is no folder of recipes {folder!r}. Choose from: {', '.join(folders())}.")
@@ -65,7 +65,7 @@ def recipe_table(folder: str | None = None) -> list[Entry]:
     return [_entry(name) for name in recipe_names() if name.startswith(within)]
 
 
-def _entry(name: str) -> Entry:
+def _entry(name: str) -> RecipeEntry:
     text, config = recipe_text(name), load_recipe(name)
     summary = text.splitlines()[0].lstrip("# ")
-    return Entry(name, config.data.source, method_of(config), published(text), summary)
+    return RecipeEntry(name, config.data.source, method_of(config), published(text), summary)

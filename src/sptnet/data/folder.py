@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from sptnet.data.heic import left_out
-from sptnet.data.image_set import UNKNOWN, Pile
+from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.data.listing import list_folder
 from sptnet.errors import Misuse
 from sptnet.runtime.progress import Say, say
@@ -18,7 +18,7 @@ _HELD_OUT = ("test", "val")
 
 def read_folder(
     folder: Path | str, labels_file: Path | str | None = None, unlabelled: str = "unlabelled", tell: Say = say
-) -> Pile:
+) -> ImageSet:
     """Read a folder that has one sub-folder per class, the same within train/ and test/, or a labels file.
 
     Images in the root and in the sub-folder called `unlabelled` have no label. A labels file overrules every
@@ -49,7 +49,7 @@ def read_folder(
     position = {name: i for i, name in enumerate(names)}
     labels = np.array([position.get(class_of.get(id_, ""), UNKNOWN) for id_ in ids], dtype=np.int64)
     some_unlabelled = bool((labels[~test] == UNKNOWN).any())
-    return Pile(
+    return ImageSet(
         name=root.resolve().name or str(root),
         ids=tuple(ids),
         sources=tuple(paths),

@@ -15,7 +15,7 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Pile:
+class ImageSet:
     name: str
     ids: tuple[str, ...]
     sources: tuple[Path | npt.NDArray[Any] | Image.Image, ...]
@@ -51,10 +51,10 @@ class Pile:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def subset(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> "Pile":
+    def subset(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> "ImageSet":
         """The images at these positions, in this order; the class names stay as they are."""
         chosen = np.asarray(indices, dtype=np.int64)
-        return Pile(
+        return ImageSet(
             name=self.name,
             ids=tuple(self.ids[i] for i in chosen),
             sources=tuple(self.sources[i] for i in chosen),
@@ -66,13 +66,13 @@ class Pile:
         )
 
 
-def digits() -> Pile:
+def digits() -> ImageSet:
     """The 1,797 handwritten digits that come with scikit-learn: small enough to try everything on."""
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
     data = load_digits()
     pixels = np.rint(data.images * 255 / 16).astype(np.uint8)
-    return Pile(
+    return ImageSet(
         name="digits",
         ids=tuple(f"digit-{i:04d}" for i in range(len(pixels))),
         sources=tuple(pixels),

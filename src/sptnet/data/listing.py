@@ -12,7 +12,7 @@ from sptnet.runtime.progress import counted
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif"})
 
-Kind = Literal["image", "heic", "other", "hidden"]
+EntryKind = Literal["image", "heic", "other", "hidden"]
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ def readable_suffixes() -> frozenset[str]:
 
 def list_folder(folder: Path) -> Listing:
     """Links are followed, but a folder that is reached a second time is not read again."""
-    found: dict[Kind, list[Path]] = {"image": [], "heic": [], "other": [], "hidden": []}
+    found: dict[EntryKind, list[Path]] = {"image": [], "heic": [], "other": [], "hidden": []}
     for kind, path in counted("listing files", walk(folder)):
         found[kind].append(path)
     return Listing(found["image"], found["heic"], len(found["other"]), len(found["hidden"]))
 
 
-def walk(folder: Path) -> Iterator[tuple[Kind, Path]]:
+def walk(folder: Path) -> Iterator[tuple[EntryKind, Path]]:
     """Every file below the folder, sorted by relative path, and hidden folders as if they were files.
 
     Of all that is to come, only the folders on the way down are in memory.

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sptnet.config import DataSettings
-from sptnet.data.benchmarks import DATASETS, read_data_set
+from sptnet.data.benchmarks import BENCHMARKS, read_benchmark
 from sptnet.data.benchmarks.counts import check_counts
 from sptnet.data.benchmarks.domains import read_domains
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage
-from sptnet.data.image_set import Pile, digits
+from sptnet.data.image_set import ImageSet, digits
 from sptnet.data.readable import drop_unreadable
 from sptnet.data.split import Split, make_split, read_split
 from sptnet.errors import Misuse
@@ -18,47 +18,47 @@ from sptnet.runtime.text import printable
 
 
 @dataclass(frozen=True)
-class LoadedData:
-    pile: Pile
+class SplitImages:
+    image_set: ImageSet
     split: Split
     unreadable: list[UnreadableImage]
 
 
-def load_data(settings: DataSettings, tell: Say = say) -> LoadedData:
+def load_data(settings: DataSettings, tell: Say = say) -> SplitImages:
     """Reads the pile, skips and names what cannot be read, and says who is labelled."""
-    pile, unreadable = load_pile(settings, tell)
-    return LoadedData(pile, split_pile(settings, pile), unreadable)
+    image_set, unreadable = load_image_set(settings, tell)
+    return SplitImages(image_set, split_image_set(settings, image_set), unreadable)
 
 
-def split_pile(settings: DataSettings, pile: Pile) -> Split:
+def split_image_set(settings: DataSettings, image_set: ImageSet) -> Split:
     """The split that the settings ask for; a benchmark brings its own known classes and labelled domain."""
     if settings.split is not None:
-        return read_split(settings.split, pile)
-    benchmark = DATASETS.get(settings.source)
+        return read_split(settings.split, image_set)
+    benchmark = BENCHMARKS.get(settings.source)
     known, domain = settings.known_classes, settings.labelled_domain
     if benchmark is not None:
         known = benchmark.n_known if known is None else known
         domain = domain or benchmark.labelled_domain
-    return make_split(pile, known, settings.labelled_share, settings.split_seed, settings.holdout_share, domain)
+    return make_split(image_set, known, settings.labelled_share, settings.split_seed, settings.holdout_share, domain)
 
 
-def load_pile(
+def load_image_set(
     settings: DataSettings, tell: Say = say, limit_flag: str = "--set data.max_unreadable="
-) -> tuple[Pile, list[UnreadableImage]]:
+) -> tuple[ImageSet, list[UnreadableImage]]:
     """The pile without the images that cannot be read, and those; a benchmark must be whole, else its split shifts."""
-    pile = read_pile(settings)
+    image_set = read_image_set(settings)
     allowed = settings.max_unreadable
-    if settings.source in DATASETS and settings.check_counts:
+    if settings.source in BENCHMARKS and settings.check_counts:
         allowed, limit_flag = 0.0, f"--set data.check_counts=false {limit_flag}"
-    pile, unreadable = drop_unreadable(pile, allowed, tracker("reading images"), limit_flag)
+    image_set, unreadable = drop_unreadable(image_set, allowed, tracker("reading images"), limit_flag)
     for problem in unreadable[:10]:
         tell(f"skipped {printable(problem.name)}: {problem.reason}")
     if unreadable:
-        tell(f"skipped {len(unreadable)} unreadable of {len(pile) + len(unreadable)} images")
-    return pile, unreadable
+        tell(f"skipped {len(unreadable)} unreadable of {len(image_set) + len(unreadable)} images")
+    return image_set, unreadable
 
 
-def read_pile(settings: DataSettings) -> Pile:
+def read_image_set(settings: DataSettings) -> ImageSet:
     if settings.source == "digits":
         return digits()
     if settings.folder is None:
@@ -71,10 +71,10 @@ def read_pile(settings: DataSettings) -> Pile:
         if settings.labelled_domain is None:
             raise Misuse("which domain has the labels? Name it with --set data.labelled_domain=NAME.")
         return read_domains(Path(settings.folder), settings.labelled_domain, tuple(settings.unlabelled_domains))
-    pile = read_data_set(settings.source, Path(settings.folder))
+    image_set = read_benchmark(settings.source, Path(settings.folder))
     if settings.check_counts:
-        check_counts(DATASETS[settings.source], pile)
-    return pile
+        check_counts(BENCHMARKS[settings.source], image_set)
+    return image_set
 
 
 def check_count(asked: int | str | None, factor: float) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from sptnet.data.image_file import UnreadableImage, check_image, read_image, reason_for
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.errors import Failure
 from sptnet.runtime.text import first_three, printable
 
@@ -28,23 +28,23 @@ def _no_display(items: Iterable[Any], total: int | None = None) -> Iterable[Any]
 
 
 def drop_unreadable(
-    pile: Pile,
+    image_set: ImageSet,
     max_share: float = 0.01,
     track: Callable[..., Iterable[Any]] = _no_display,
     limit_flag: str = "--set data.max_unreadable=",
-) -> tuple[Pile, list[UnreadableImage]]:
+) -> tuple[ImageSet, list[UnreadableImage]]:
     """Decode every image file once; without the unreadable ones, unless they are more than `max_share`."""
-    files = [(i, source) for i, source in enumerate(pile.sources) if isinstance(source, Path)]
+    files = [(i, source) for i, source in enumerate(image_set.sources) if isinstance(source, Path)]
     bad: dict[int, UnreadableImage] = {}
-    found = in_threads(check_image, [source for _, source in files], [pile.ids[i] for i, _ in files])
+    found = in_threads(check_image, [source for _, source in files], [image_set.ids[i] for i, _ in files])
     for (i, _), problem in zip(files, track(found, total=len(files)), strict=True):
         if problem is not None:
             bad[i] = problem
     problems = list(bad.values())
-    refusal = too_many_unreadable(problems, len(pile), max_share, limit_flag)
+    refusal = too_many_unreadable(problems, len(image_set), max_share, limit_flag)
     if refusal is not None:
         raise Failure(refusal)
-    return pile.subset([i for i in range(len(pile)) if i not in bad]), problems
+    return image_set.subset([i for i in range(len(image_set)) if i not in bad]), problems
 
 
 def too_many_unreadable(
@@ -76,7 +76,7 @@ def in_threads(work: Callable[..., T], *columns: Sequence[Any]) -> Iterator[T]:
             yield from pool.map(work, *(column[start : start + _BATCH] for column in columns))
 
 
-def fingerprint(pile: Pile) -> str:
+def fingerprint(image_set: ImageSet) -> str:
     """A SHA-256 of everything that learning depends on; of a long file only size, beginning and end."""
     digest = hashlib.sha256()
 
@@ -85,14 +85,14 @@ def fingerprint(pile: Pile) -> str:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
 
-    for texts in (pile.names, pile.ids):
+    for texts in (image_set.names, image_set.ids):
         add(len(texts).to_bytes(8, "little"))
         for text in texts:
             add(text.encode("utf-8", "surrogatepass"))
-    add(pile.labels.astype("<i8").tobytes())
-    add(b"the split decides" if pile.given is None else pile.given.tobytes())
-    add(pile.test.tobytes())
-    for id_, source in zip(pile.ids, pile.sources, strict=True):
+    add(image_set.labels.astype("<i8").tobytes())
+    add(b"the split decides" if image_set.given is None else image_set.given.tobytes())
+    add(image_set.test.tobytes())
+    for id_, source in zip(image_set.ids, image_set.sources, strict=True):
         for part in _content(id_, source):
             add(part)
     return digest.hexdigest()

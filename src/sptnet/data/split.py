@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.data.image_set import UNKNOWN, Pile
+from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.errors import Misuse
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.text import listed, printable
@@ -60,7 +60,7 @@ class Split:
 
 
 def make_split(
-    pile: Pile,
+    image_set: ImageSet,
     known_classes: Sequence[str] | int | None = None,
     labelled_share: float = 0.5,
     seed: int = 0,
@@ -75,17 +75,17 @@ def make_split(
         raise Misuse(f"the seed {seed} cannot be used. Give a whole number from 0 to {2**32 - 2}.")
     if not 0 <= holdout_share < 1:
         raise Misuse(f"the holdout share {holdout_share} lies outside [0, 1). Give a share such as 0.1.")
-    if pile.given is None:
-        known = _known_of_benchmark(pile, known_classes)
-        classes, target = _order_classes(pile, known)
-        may_be_labelled = ~pile.test & _in_domain(pile, labelled_domain)
+    if image_set.given is None:
+        known = _known_of_benchmark(image_set, known_classes)
+        classes, target = _order_classes(image_set, known)
+        may_be_labelled = ~image_set.test & _in_domain(image_set, labelled_domain)
         labelled = _draw_labelled(target, may_be_labelled, len(known), labelled_share, seed)
     else:
-        known = _known_of_given(pile, pile.given, known_classes)
-        classes, target = _order_classes(pile, known)
-        labelled = np.flatnonzero(pile.given & ~pile.test)
+        known = _known_of_given(image_set, image_set.given, known_classes)
+        classes, target = _order_classes(image_set, known)
+        labelled = np.flatnonzero(image_set.given & ~image_set.test)
     _refuse_unlabelled_classes(known, target[labelled])
-    unlabelled = np.setdiff1d(np.flatnonzero(~pile.test), labelled)
+    unlabelled = np.setdiff1d(np.flatnonzero(~image_set.test), labelled)
     if len(unlabelled) == 0:
         raise Misuse(
             "no unlabelled image is left, so there is nothing to discover. "
@@ -99,34 +99,34 @@ def make_split(
         labelled=np.setdiff1d(labelled, holdout),
         unlabelled=unlabelled,
         holdout=holdout,
-        test=np.flatnonzero(pile.test),
+        test=np.flatnonzero(image_set.test),
     )
 
 
-def _in_domain(pile: Pile, domain: str | None) -> npt.NDArray[np.bool_]:
+def _in_domain(image_set: ImageSet, domain: str | None) -> npt.NDArray[np.bool_]:
     if domain is None:
-        return np.ones(len(pile), dtype=np.bool_)
-    inside = np.array([other == domain for other in pile.domains or ()], dtype=np.bool_)
+        return np.ones(len(image_set), dtype=np.bool_)
+    inside = np.array([other == domain for other in image_set.domains or ()], dtype=np.bool_)
     if not inside.any():
-        found = listed(sorted(set(pile.domains or ()))) or "none"
-        raise Misuse(f"{pile.name} has no images of a domain {printable(domain)}. Its domains: {found}.")
+        found = listed(sorted(set(image_set.domains or ()))) or "none"
+        raise Misuse(f"{image_set.name} has no images of a domain {printable(domain)}. Its domains: {found}.")
     return inside
 
 
-def _known_of_benchmark(pile: Pile, known_classes: Sequence[str] | int | None) -> tuple[str, ...]:
+def _known_of_benchmark(image_set: ImageSet, known_classes: Sequence[str] | int | None) -> tuple[str, ...]:
     if known_classes is None:
         raise Misuse(
             "every image is labelled, so there is nothing to discover. Name the known classes with "
             "--set data.known_classes=5, or put unsorted images in the folder called unlabelled."
         )
-    return _named(pile, known_classes)
+    return _named(image_set, known_classes)
 
 
 def _known_of_given(
-    pile: Pile, given: npt.NDArray[np.bool_], known_classes: Sequence[str] | int | None
+    image_set: ImageSet, given: npt.NDArray[np.bool_], known_classes: Sequence[str] | int | None
 ) -> tuple[str, ...]:
-    seen = set(pile.labels[given & ~pile.test].tolist())
-    labelled_names = tuple(name for i, name in enumerate(pile.names) if i in seen)
+    seen = set(image_set.labels[given & ~image_set.test].tolist())
+    labelled_names = tuple(name for i, name in enumerate(image_set.names) if i in seen)
     if not labelled_names:
         if known_classes == 0 and not isinstance(known_classes, bool):
             return ()
@@ -136,7 +136,7 @@ def _known_of_given(
         )
     if known_classes is None:
         return labelled_names
-    known = _named(pile, known_classes)
+    known = _named(image_set, known_classes)
     left_out = [name for name in labelled_names if name not in known]
     if left_out:
         raise Misuse(
@@ -146,26 +146,26 @@ def _known_of_given(
     return known
 
 
-def _named(pile: Pile, known_classes: Sequence[str] | int) -> tuple[str, ...]:
+def _named(image_set: ImageSet, known_classes: Sequence[str] | int) -> tuple[str, ...]:
     if isinstance(known_classes, int):
-        if isinstance(known_classes, bool) or not 1 <= known_classes <= len(pile.names):
+        if isinstance(known_classes, bool) or not 1 <= known_classes <= len(image_set.names):
             raise Misuse(
-                f"data.known_classes is {known_classes}, but the pile has {len(pile.names)} classes. "
-                f"Give a number from 1 to {len(pile.names)}, or a list of names."
+                f"data.known_classes is {known_classes}, but the pile has {len(image_set.names)} classes. "
+                f"Give a number from 1 to {len(image_set.names)}, or a list of names."
             )
-        return pile.names[:known_classes]
+        return image_set.names[:known_classes]
     # Class names such as 0 and 1 arrive from a command line as numbers.
     chosen = (known_classes,) if isinstance(known_classes, str) else known_classes
     known = tuple(str(name) for name in chosen)
     if not known:
-        raise Misuse(f"data.known_classes is empty. Choose from: {listed(pile.names)}.")
-    strangers = [name for name in known if name not in pile.names]
+        raise Misuse(f"data.known_classes is empty. Choose from: {listed(image_set.names)}.")
+    strangers = [name for name in known if name not in image_set.names]
     if strangers:
-        close = difflib.get_close_matches(strangers[0], pile.names, n=1)
+        close = difflib.get_close_matches(strangers[0], image_set.names, n=1)
         hint = f" (did you mean {printable(close[0])}?)" if close else ""
         raise Misuse(
             f"data.known_classes names {listed(strangers)}, which the pile does not have{hint}. "
-            f"Choose from: {listed(pile.names)}."
+            f"Choose from: {listed(image_set.names)}."
         )
     repeats = sorted({name for name in known if known.count(name) > 1})
     if repeats:
@@ -173,18 +173,18 @@ def _named(pile: Pile, known_classes: Sequence[str] | int) -> tuple[str, ...]:
     return known
 
 
-def _order_classes(pile: Pile, known: tuple[str, ...]) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
-    present = set(pile.labels.tolist())
-    new = tuple(name for i, name in enumerate(pile.names) if i in present and name not in known)
+def _order_classes(image_set: ImageSet, known: tuple[str, ...]) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+    present = set(image_set.labels.tolist())
+    new = tuple(name for i, name in enumerate(image_set.names) if i in present and name not in known)
     classes = known + new
-    return classes, _targets(pile, classes)
+    return classes, _targets(image_set, classes)
 
 
-def _targets(pile: Pile, classes: tuple[str, ...]) -> npt.NDArray[np.int64]:
+def _targets(image_set: ImageSet, classes: tuple[str, ...]) -> npt.NDArray[np.int64]:
     position = {name: i for i, name in enumerate(classes)}
     # The last entry is the one that the label -1 picks.
-    moved = [position.get(name, UNKNOWN) for name in pile.names] + [UNKNOWN]
-    return np.array(moved, dtype=np.int64)[pile.labels]
+    moved = [position.get(name, UNKNOWN) for name in image_set.names] + [UNKNOWN]
+    return np.array(moved, dtype=np.int64)[image_set.labels]
 
 
 def _draw_labelled(
@@ -221,26 +221,26 @@ def _draw_holdout(target: npt.NDArray[np.int64], labelled: Indices, n_known: int
     return np.sort(np.concatenate(chosen))
 
 
-def write_split(split: Split, pile: Pile, path: Path | str) -> None:
+def write_split(split: Split, image_set: ImageSet, path: Path | str) -> None:
     """Write the split as JSON that a person can read: image ids and class names, no positions."""
     content: dict[str, Any] = {
-        "pile": pile.name,
+        "pile": image_set.name,
         "known_classes": split.known_classes,
         "new_classes": split.new_classes,
     }
     for part in _PARTS:
-        content[part] = [pile.ids[i] for i in getattr(split, part)]
+        content[part] = [image_set.ids[i] for i in getattr(split, part)]
     text = json.dumps(content, indent=1, ensure_ascii=False)
     write_text_atomically(Path(path), text + "\n")
 
 
-def read_split(path: Path | str, pile: Pile) -> Split:
+def read_split(path: Path | str, image_set: ImageSet) -> Split:
     """Read what `write_split` wrote and match it with the images of the pile."""
     content = _split_content(Path(path))
     in_file = [id_ for part in _PARTS for id_ in content[part]]
     for complaint, ids in (
-        (f"lists images that {pile.name} does not have", set(in_file) - set(pile.ids)),
-        (f"does not list all images of {pile.name}", set(pile.ids) - set(in_file)),
+        (f"lists images that {image_set.name} does not have", set(in_file) - set(image_set.ids)),
+        (f"does not list all images of {image_set.name}", set(image_set.ids) - set(in_file)),
     ):
         if ids:
             raise Misuse(
@@ -248,15 +248,15 @@ def read_split(path: Path | str, pile: Pile) -> Split:
                 "Use the folder that the split was made for, or make a new split."
             )
     classes = tuple(content["known_classes"] + content["new_classes"])
-    target = _targets(pile, classes)
-    position = {id_: i for i, id_ in enumerate(pile.ids)}
+    target = _targets(image_set, classes)
+    position = {id_: i for i, id_ in enumerate(image_set.ids)}
     parts = {part: np.array(sorted(position[id_] for id_ in content[part]), np.int64) for part in _PARTS}
     n_known = len(content["known_classes"])
     with_label = target[np.concatenate([parts["labelled"], parts["holdout"]])]
-    unnamed = (target == UNKNOWN) & (pile.labels != UNKNOWN)
+    unnamed = (target == UNKNOWN) & (image_set.labels != UNKNOWN)
     if ((with_label < 0) | (with_label >= n_known)).any() or unnamed.any():
         raise Misuse(
-            f"the split {path} does not fit the labels of {pile.name}. "
+            f"the split {path} does not fit the labels of {image_set.name}. "
             "Restore the labels that the split was made for, or make a new split."
         )
     return Split(classes=classes, n_known=n_known, target=target, **parts)

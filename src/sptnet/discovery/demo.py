@@ -17,7 +17,7 @@ VARIANTS = {"SPTNet-S": "shared", "SPTNet-P": "spatial", "SPTNet": "spatial+glob
 
 
 @dataclass(frozen=True)
-class Row:
+class DemoRow:
     """One line of the table. SPTNet's seconds are those on top of the SimGCD model it starts from."""
 
     method: str
@@ -28,7 +28,7 @@ class Row:
     trained_parameters: int
 
 
-def run_demo(out: Path, seed: int, overwrite: bool, tell: Say) -> Iterator[Row]:
+def run_demo(out: Path, seed: int, overwrite: bool, tell: Say) -> Iterator[DemoRow]:
     """Yields each method's row as soon as it is known; leaves a run directory for each that trains."""
     if not overwrite and out.is_dir() and any(out.iterdir()):
         raise Misuse(f"{out} is not empty. Replace the runs in it with --overwrite, or give another --out.")
@@ -43,8 +43,8 @@ def run_demo(out: Path, seed: int, overwrite: bool, tell: Say) -> Iterator[Row]:
         yield timed(name, Experiment(variant, RunFolder(out / name.lower()), data, tell), overwrite)
 
 
-def timed(name: str, experiment: Experiment, overwrite: bool) -> Row:
+def timed(name: str, experiment: Experiment, overwrite: bool) -> DemoRow:
     start = time.perf_counter()
     scores = experiment.run(overwrite=overwrite)["unlabelled"]
     seconds = time.perf_counter() - start
-    return Row(name, scores["all"], scores["old"], scores["new"], seconds, experiment.trained_parameters)
+    return DemoRow(name, scores["all"], scores["old"], scores["new"], seconds, experiment.trained_parameters)

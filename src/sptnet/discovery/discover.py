@@ -6,9 +6,9 @@ from typing import Any
 
 from sptnet.config import BackboneSettings, Config
 from sptnet.config.recipes import apply_setting, make_config, parse_toml, recipe_text
-from sptnet.data.image_set import Pile
-from sptnet.data.load import LoadedData, load_pile, resolve_n_categories, split_pile
-from sptnet.discovery.plan.costs import PileFacts
+from sptnet.data.image_set import ImageSet
+from sptnet.data.load import SplitImages, load_image_set, resolve_n_categories, split_image_set
+from sptnet.discovery.plan.costs import ImageSetFacts
 from sptnet.discovery.plan.plan import Plan, check_wishes, make_plan
 from sptnet.discovery.plan.speed import measure_speed
 from sptnet.errors import Misuse
@@ -70,22 +70,22 @@ def change_settings(config: Config, changes: Iterable[str]) -> Config:
     return make_config(values, "the options")
 
 
-def read_images(config: Config, tell: Say = say) -> tuple[Config, LoadedData]:
+def read_images(config: Config, tell: Say = say) -> tuple[Config, SplitImages]:
     """The images of the folder and who is labelled; the settings say so if nobody is."""
 
-    def read() -> tuple[Config, LoadedData]:
-        pile, unreadable = load_pile(config.data, tell)
-        told = with_known_classes(config, pile)
-        return told, LoadedData(pile, split_pile(told.data, pile), unreadable)
+    def read() -> tuple[Config, SplitImages]:
+        image_set, unreadable = load_image_set(config.data, tell)
+        told = with_known_classes(config, image_set)
+        return told, SplitImages(image_set, split_image_set(told.data, image_set), unreadable)
 
     return world().from_first(read)
 
 
-def with_known_classes(config: Config, pile: Pile) -> Config:
+def with_known_classes(config: Config, image_set: ImageSet) -> Config:
     """Settings for a pile that may have no labels at all; one that is sorted already is refused."""
     if config.data.known_classes is not None or config.data.split is not None:
         return config
-    labels = pile.labels[~pile.test]
+    labels = image_set.labels[~image_set.test]
     if (labels >= 0).all():
         raise Misuse(ALL_LABELLED)
     return config.changed(data={"known_classes": 0}) if (labels < 0).all() else config
@@ -93,7 +93,7 @@ def with_known_classes(config: Config, pile: Pile) -> Config:
 
 def plan_for(
     config: Config,
-    data: LoadedData,
+    data: SplitImages,
     out: Path,
     minutes: float | None = None,
     method: str | None = None,
@@ -118,8 +118,10 @@ def plan_for(
         backbone = build_backbone(
             settings.name, weights, settings.image_size, pretrained, ways_out=WAYS_OUT, reading=config.reading
         )
-        alone = measure_speed(backbone, compute, data.pile.sources, config.views.crop_ratio, config.head)
-        facts = PileFacts(len(data.pile), len(split.labelled), len(split.unlabelled), split.n_known, free_disk(out))
+        alone = measure_speed(backbone, compute, data.image_set.sources, config.views.crop_ratio, config.head)
+        facts = ImageSetFacts(
+            len(data.image_set), len(split.labelled), len(split.unlabelled), split.n_known, free_disk(out)
+        )
         crowded = max(1.0, everyone.on_machine / lent_cores()) if alone.device == "cpu" else 1.0
         speed = alone.of_processes(everyone.size / crowded)
         return make_plan(config, facts, speed, minutes, method, given, report, because)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sptnet.config import Config
 from sptnet.config.recipes import toml_value
-from sptnet.data.load import LoadedData, split_pile
+from sptnet.data.load import SplitImages, split_image_set
 from sptnet.data.readable import drop_unreadable
 from sptnet.discovery.discover import (
     epoch_changes,
@@ -24,7 +24,7 @@ from sptnet.discovery.discover import (
     read_images,
     with_known_classes,
 )
-from sptnet.discovery.estimator_inputs import as_images, as_pile, label_names, seed_from
+from sptnet.discovery.estimator_inputs import as_image_set, as_images, label_names, seed_from
 from sptnet.errors import Misuse
 from sptnet.inference.outputs import Outputs
 from sptnet.inference.predictor import Predictor
@@ -32,7 +32,7 @@ from sptnet.metrics import split_accuracy
 from sptnet.model.model_folder import load_model
 from sptnet.results.categories import describe_categories
 from sptnet.results.run_folder import RunFolder
-from sptnet.results.run_result import read_found
+from sptnet.results.run_result import read_result
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import console, say
@@ -164,7 +164,7 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         changes += epoch_changes(self.epochs)
         return [*changes, *(f"{key}={_text(value)}" for key, value in (self.settings or {}).items())]
 
-    def _read(self, config: Config, X: Any, y: Iterable[Any] | None) -> tuple[Config, LoadedData]:  # noqa: N803
+    def _read(self, config: Config, X: Any, y: Iterable[Any] | None) -> tuple[Config, SplitImages]:  # noqa: N803
         if isinstance(X, str | Path):
             if y is not None:
                 raise Misuse(
@@ -180,29 +180,29 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
                 "every image is labelled, so there is nothing to discover. Give -1, None or NaN in y for images whose "
                 "category is not known."
             )
-        pile = as_pile(images, names)
-        unreadable = drop_unreadable(pile, max_share=1.0)[1]
+        image_set = as_image_set(images, names)
+        unreadable = drop_unreadable(image_set, max_share=1.0)[1]
         if unreadable:
             raise unreadable[0]
-        config = with_known_classes(config, pile)
-        return config, LoadedData(pile, split_pile(config.data, pile), [])
+        config = with_known_classes(config, image_set)
+        return config, SplitImages(image_set, split_image_set(config.data, image_set), [])
 
-    def _fit_into(self, folder: Path, config: Config, data: LoadedData, changes: list[str]) -> None:
+    def _fit_into(self, folder: Path, config: Config, data: SplitImages, changes: list[str]) -> None:
         method = None if self.method == "auto" else self.method
         plan = plan_for(config, data, folder, self.minutes, method, given_keys(changes), report=False)
         for reason in plan.reasons:
             say(reason)
         experiment = Experiment(plan.config, RunFolder(folder), data)
         experiment.run(command=["CategoryDiscoverer.fit"])
-        outputs, found = experiment.outputs_of_all, read_found(folder)
+        outputs, result = experiment.outputs_of_all, read_result(folder)
         model, card = load_model(folder)
         self._predictor = Predictor(model, card, choose_compute(config.device, config.precision))
         self.labels_, self.probabilities_ = outputs.categories, outputs.probabilities
         self.embedding_ = outputs.unit_features
-        self.classes_ = np.array(found.names)
-        self.n_categories_, self.n_known_ = len(found.names), found.n_known
-        self.categories_ = describe_categories(replace(found, features=self.embedding_))
-        self.images_, self.plan_ = found.ids, plan
+        self.classes_ = np.array(result.names)
+        self.n_categories_, self.n_known_ = len(result.names), result.n_known
+        self.categories_ = describe_categories(replace(result, features=self.embedding_))
+        self.images_, self.plan_ = result.ids, plan
 
     def _outputs(self, X: Any) -> Outputs:  # noqa: N803
         check_is_fitted(self)

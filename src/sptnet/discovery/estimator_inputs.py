@@ -15,21 +15,21 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from sptnet.data.image_file import ImageSource, find_images
-from sptnet.data.image_set import UNKNOWN, Pile
+from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.errors import Misuse
 
 
 @dataclass(frozen=True)
-class Images:
+class GivenImages:
     sources: tuple[ImageSource, ...]
     labels: list[Any] | None
     """One for each image where they came with a label, as from a Dataset."""
 
 
-def as_images(X: Any) -> Images:  # noqa: N803
+def as_images(X: Any) -> GivenImages:  # noqa: N803
     """From a folder, paths, arrays, Pillow images, tensors, or a Dataset of images or of (image, label)."""
     if isinstance(X, str | Path):
-        return Images(tuple(_in_folder(Path(X))), None)
+        return GivenImages(tuple(_in_folder(Path(X))), None)
     if isinstance(X, Dataset):
         return _from_dataset(X)
     if isinstance(X, np.ndarray | Tensor) and X.ndim not in (3, 4) and not (X.ndim == 1 and _is_text(X)):
@@ -39,7 +39,7 @@ def as_images(X: Any) -> Images:  # noqa: N803
     sources = tuple(as_source(image) for image in X)
     if not sources:
         raise Misuse("X has no images. Give at least one.")
-    return Images(sources, None)
+    return GivenImages(sources, None)
 
 
 def as_source(image: Any) -> ImageSource:
@@ -68,13 +68,13 @@ def _in_folder(folder: Path) -> list[Path]:
     return paths
 
 
-def _from_dataset(dataset: Dataset[Any]) -> Images:
+def _from_dataset(dataset: Dataset[Any]) -> GivenImages:
     if not hasattr(dataset, "__len__") or len(dataset) == 0:
         raise Misuse("X is a Dataset without images or without a length. Give one that has both.")
     items = [dataset[i] for i in range(len(dataset))]
     if all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
-        return Images(tuple(as_source(image) for image, _ in items), [_plain(label) for _, label in items])
-    return Images(tuple(as_source(item) for item in items), None)
+        return GivenImages(tuple(as_source(image) for image, _ in items), [_plain(label) for _, label in items])
+    return GivenImages(tuple(as_source(item) for item in items), None)
 
 
 def _plain(label: Any) -> Any:
@@ -112,12 +112,12 @@ def _place(name: str) -> tuple[bool, int, str]:
     return not number, int(name) if number else 0, name
 
 
-def as_pile(images: Images, names: Sequence[str | None]) -> Pile:
+def as_image_set(images: GivenImages, names: Sequence[str | None]) -> ImageSet:
     """A pile of which the named images are labelled."""
     classes = sorted_names(names)
     position = {name: i for i, name in enumerate(classes)}
     labels = np.array([UNKNOWN if name is None else position[name] for name in names], dtype=np.int64)
-    return Pile(
+    return ImageSet(
         name="images",
         ids=_ids(images.sources),
         sources=images.sources,

@@ -10,16 +10,16 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from sptnet.config import Config
-from sptnet.data.load import LoadedData
+from sptnet.data.load import SplitImages
 from sptnet.discovery.discover import read_images
 from sptnet.errors import Misuse
 from sptnet.results.categories import describe_categories
 from sptnet.results.edits.apply import apply_edit
 from sptnet.results.edits.log import in_force, read_edits, replay
 from sptnet.results.edits.names import edited_names
-from sptnet.results.edits.types import Edit, Merge, Move, Rename, Split
+from sptnet.results.edits.types import Edit, Merge, Move, Rename, SplitCategory
 from sptnet.results.run_folder import RunFolder
-from sptnet.results.run_result import DROPPED, Found, read_found
+from sptnet.results.run_result import DROPPED, RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.progress import Say, say
 
@@ -45,73 +45,73 @@ def next_round(earlier: str | Path, out: Path) -> Round:
     config = run.config()
     if config.data.source != "folder" or config.data.folder is None:
         raise Misuse(f"the run {run.path} was not made from a folder of images. Continue a run that was.")
-    found, edits = read_found(run.path), read_edits(run.path)
+    result, edits = read_result(run.path), read_edits(run.path)
     if not in_force(edits):
         raise Misuse(
             f"nothing in {run.path} has been edited, so another round would learn nothing new. Name, merge or correct "
-            f"categories first, such as: sptnet edit {run.path} rename {found.names[-1]} NAME"
+            f"categories first, such as: sptnet edit {run.path} rename {result.names[-1]} NAME"
         )
-    labels = next_labels(found, edits)
-    present = {id_ for id_, source in zip(found.ids, found.sources, strict=True) if source is not None}
+    labels = next_labels(result, edits)
+    present = {id_ for id_, source in zip(result.ids, result.sources, strict=True) if source is not None}
     labels = {id_: label for id_, label in labels.items() if id_ in present}
-    state = replay(found, edits)
+    state = replay(result, edits)
     filled = {state.names[category] for category in state.category[state.category >= 0].tolist()}
     changed = config.changed(
         data={"labels": str((out / LABELS).absolute()), "known_classes": None, "split": None},
         sptnet={"start_from": None},
     )
     return Round(
-        changed.model_copy(update={"n_categories": len(filled | set(labels.values()))}), labels, found.n_known > 0
+        changed.model_copy(update={"n_categories": len(filled | set(labels.values()))}), labels, result.n_known > 0
     )
 
 
-def next_labels(found: Found, edits: Sequence[Edit]) -> dict[str, str]:
+def next_labels(result: RunResult, edits: Sequence[Edit]) -> dict[str, str]:
     """The label of every image that the next round may learn from.
 
     These are images labelled before, under the present name of their label; images that a person moved; and the
     members of every category that a person has renamed, merged, split or moved images into, unless they are doubtful.
     Dropped images and test images have none.
     """
-    state, names = replay(found, edits), edited_names(found, edits)
-    touched, moved = settled(found, edits)
+    state, names = replay(result, edits), edited_names(result, edits)
+    touched, moved = settled(result, edits)
     doubtful = {id_ for category in describe_categories(state) for id_ in category.doubtful}
     labels = {}
-    for i, id_ in enumerate(found.ids):
-        if found.part[i] == "test" or state.category[i] == DROPPED:
+    for i, id_ in enumerate(result.ids):
+        if result.part[i] == "test" or state.category[i] == DROPPED:
             continue
-        present, truth = state.names[state.category[i]], found.truth[i]
+        present, truth = state.names[state.category[i]], result.truth[i]
         if id_ in moved:
             labels[id_] = present
-        elif found.part[i] in LABELLED_BEFORE and truth is not None:
-            given = found.names.index(truth)
-            if given != found.category[i]:  # the model took it for something else, but its label stands
-                present = names.names[names.translate(np.array([given]), found.features[i : i + 1])[0]]
+        elif result.part[i] in LABELLED_BEFORE and truth is not None:
+            given = result.names.index(truth)
+            if given != result.category[i]:  # the model took it for something else, but its label stands
+                present = names.names[names.translate(np.array([given]), result.features[i : i + 1])[0]]
             labels[id_] = present
         elif present in touched and id_ not in doubtful:
             labels[id_] = present
     return labels
 
 
-def settled(found: Found, edits: Sequence[Edit]) -> tuple[set[str], set[str]]:
+def settled(result: RunResult, edits: Sequence[Edit]) -> tuple[set[str], set[str]]:
     """Present names of the categories that a person has made up their mind about, and the images they moved."""
     touched: set[str] = set()
     moved: set[str] = set()
     for edit in in_force(edits):
-        before, found = found, apply_edit(found, edit)
+        before, result = result, apply_edit(result, edit)
         match edit:
             case Rename(category, to):
                 touched = touched - {category} | {to}
             case Merge(categories, into):
                 touched = touched - set(categories) | {into}
-            case Split(category, _, _):
-                touched = touched - {category} | (set(found.names) - set(before.names))
+            case SplitCategory(category, _, _):
+                touched = touched - {category} | (set(result.names) - set(before.names))
             case Move(images, to, _):
                 touched |= {to}
                 moved |= set(images)
     return touched, moved
 
 
-def read_round(config: Config, labels: Mapping[str, str], tell: Say = say) -> LoadedData:
+def read_round(config: Config, labels: Mapping[str, str], tell: Say = say) -> SplitImages:
     """The images with these labels, as they will be read from the run once its labels file is there."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / LABELS

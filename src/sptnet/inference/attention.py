@@ -25,7 +25,7 @@ BATCH_SIZE = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Attention:
+class AttentionMaps:
     """One image and what every head of the last block makes of it."""
 
     image: npt.NDArray[np.uint8]
@@ -39,7 +39,7 @@ class Attention:
 @torch.inference_mode()
 def last_block_attention(
     model: GcdModel, sources: Sequence[ImageSource], crop_ratio: float, compute: Compute, prompted: bool = True
-) -> list[Attention]:
+) -> list[AttentionMaps]:
     """The attention of the last block for the centre view of every image; `prompted=False` leaves the prompts out.
 
     A token shares its attention among all tokens, so over the patches alone a row sums to less than one.
@@ -57,7 +57,7 @@ def last_block_attention(
         kept = torch.tensor([0, *range(weights.shape[-1] - grid * grid, weights.shape[-1])], device=weights.device)
         heads = weights[:, :, kept][..., kept[1:]].float().cpu().numpy()
         for view, of_image in zip(views, heads, strict=True):
-            found.append(Attention(view.permute(1, 2, 0).numpy(), grid, of_image))
+            found.append(AttentionMaps(view.permute(1, 2, 0).numpy(), grid, of_image))
     return found
 
 

@@ -5,9 +5,9 @@ import numpy.typing as npt
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.clustering.count import CountEstimate, Method, estimate_n_categories
+from sptnet.clustering.count import CountEstimate, CountMethod, estimate_n_categories
 from sptnet.config import Config
-from sptnet.data.load import LoadedData
+from sptnet.data.load import SplitImages
 from sptnet.data.loader import n_workers
 from sptnet.inference.features import extract_features
 from sptnet.model.backbone import Backbone
@@ -20,14 +20,14 @@ TYPICAL_TRIALS = 30  # counts of categories that an estimate tries
 
 
 def count_categories(
-    data: LoadedData,
+    data: SplitImages,
     features: Float[Tensor, "n dim"],
     images: Indices,
     seed: int,
     world: World,
     least: int | None = None,
     most: int | None = None,
-    method: Method = "auto",
+    method: CountMethod = "auto",
 ) -> CountEstimate:
     """How many categories there seem to be among the images with these features."""
     split = data.split
@@ -47,9 +47,9 @@ def count_categories(
 
 
 def features_of(
-    config: Config, data: LoadedData, images: Indices, backbone: Backbone, compute: Compute, world: World
+    config: Config, data: SplitImages, images: Indices, backbone: Backbone, compute: Compute, world: World
 ) -> Float[Tensor, "n dim"]:
     """Of some images, by the pre-trained backbone."""
-    sources, workers = [data.pile.sources[i] for i in images], n_workers(config.views.workers, len(data.pile))
+    sources, workers = [data.image_set.sources[i] for i in images], n_workers(config.views.workers, len(data.image_set))
     with bar("looking at all images", len(images)) as update:
         return extract_features(backbone, sources, config.views.crop_ratio, compute, workers, update, world)

@@ -22,7 +22,7 @@ from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model
 from sptnet.runtime.compute import Compute, choose_compute
 
-Images = Sequence[str | Path | Image.Image | npt.NDArray[Any]] | npt.NDArray[Any] | str | Path | Image.Image
+ImageInputs = Sequence[str | Path | Image.Image | npt.NDArray[Any]] | npt.NDArray[Any] | str | Path | Image.Image
 
 
 class Predictor:
@@ -46,7 +46,7 @@ class Predictor:
     def n_known(self) -> int:
         return self.card.n_known
 
-    def outputs(self, images: Images, prompted: bool = True) -> Outputs:
+    def outputs(self, images: ImageInputs, prompted: bool = True) -> Outputs:
         """Features and logits of one image or many."""
         sources = as_sources(images)
         pixels = self.model.backbone.pixels
@@ -54,14 +54,14 @@ class Predictor:
         views = iterate_centre_views(store, ViewMaker(pixels), np.arange(len(sources)), self.batch_size)
         return run_model(self.folded if prompted else self.model, views, self.compute, prompted)
 
-    def predict(self, images: Images) -> npt.NDArray[np.int64]:
+    def predict(self, images: ImageInputs) -> npt.NDArray[np.int64]:
         """The category of each image, as an index into `categories`."""
         return self.outputs(images).categories
 
-    def predict_proba(self, images: Images) -> npt.NDArray[np.float32]:
+    def predict_proba(self, images: ImageInputs) -> npt.NDArray[np.float32]:
         return self.outputs(images).probabilities
 
-    def features(self, images: Images) -> npt.NDArray[np.float32]:
+    def features(self, images: ImageInputs) -> npt.NDArray[np.float32]:
         """The class token of each image, prompts applied."""
         return self.outputs(images).features.numpy()
 
@@ -73,7 +73,7 @@ class Predictor:
         return logits.float()
 
 
-def as_sources(images: Images) -> list[Any]:
+def as_sources(images: ImageInputs) -> list[Any]:
     if isinstance(images, str | Path | Image.Image):
         return [Path(images) if isinstance(images, str) else images]
     if isinstance(images, np.ndarray) and (images.ndim == 2 or (images.ndim == 3 and images.shape[-1] in (1, 3, 4))):

@@ -24,7 +24,7 @@ _DINOV2_SIZES = {(384, 12, 14): "small", (768, 12, 14): "base", (1024, 24, 14): 
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedCheckpoint:
     """A checkpoint's parts: the ViT in timm's names, the head and the prompts in the authors'."""
 
     source: str
@@ -40,7 +40,7 @@ class Published:
         )
 
 
-def read_published(file: Path | str) -> Published:
+def read_published(file: Path | str) -> PublishedCheckpoint:
     """A checkpoint of SimGCD or SPTNet; nothing in the file is run."""
     state, source = plain({name: value.float() for name, value in read_weights(file).items()}), str(file)
     kind = kind_of(state)
@@ -55,14 +55,14 @@ def read_published(file: Path | str) -> Published:
     prefixes = _PARTS[kind]
     vit, head, *rest = (below(state, prefix) for prefix in prefixes)
     prompts = rest[0] if rest else {}
-    found = Published(source, kind, as_backbone(vit), head, prompts)
+    found = PublishedCheckpoint(source, kind, as_backbone(vit), head, prompts)
     strays = [name for name in state if not name.startswith(prefixes)]
     if strays:
         raise found.refusal(f"it holds {', '.join(strays[:3])} beside its parts")
     return found
 
 
-def architecture(found: Published) -> tuple[str, dict[str, Any]]:
+def architecture(found: PublishedCheckpoint) -> tuple[str, dict[str, Any]]:
     """The timm name that fits the shapes of the ViT, and the sizes in which it differs from that name."""
     vit = found.vit
     dim, *_, patch_size = vit["patch_embed.proj.weight"].shape

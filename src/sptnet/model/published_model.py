@@ -12,7 +12,7 @@ from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
 from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.gcd_model import GcdModel
-from sptnet.model.published import Published, architecture
+from sptnet.model.published import PublishedCheckpoint, architecture
 from sptnet.model.vit_weights import load_weights
 from sptnet.prompts import GlobalPrompt, SpatialPrompt
 
@@ -27,7 +27,7 @@ _WEIGHT_NORM = {  # in both of torch's ways to write it
 
 
 def build_published(
-    found: Published, backbone: str | None = None, image_size: int | None = None, frame_width: int = 1
+    found: PublishedCheckpoint, backbone: str | None = None, image_size: int | None = None, frame_width: int = 1
 ) -> tuple[GcdModel, PromptSettings]:
     """Without its timm name, the backbone is told by its shapes; the image size by prompts or positions."""
     prompts = _prompts(found)
@@ -40,7 +40,7 @@ def build_published(
     return model.eval(), settings
 
 
-def _prompts(found: Published) -> dict[str, Tensor]:
+def _prompts(found: PublishedCheckpoint) -> dict[str, Tensor]:
     """The border's four sides and the picture with the frames, by their own names."""
     prompts = {name.rpartition(".")[2]: value for name, value in found.prompts.items()}
     allowed = [{"patch"}, {*_PADS}, {"patch", *_PADS}] if found.kind == "sptnet" else [set()]
@@ -52,7 +52,9 @@ def _prompts(found: Published) -> dict[str, Tensor]:
     return prompts
 
 
-def _build_backbone(found: Published, prompts: dict[str, Tensor], name: str | None, image_size: int | None) -> Backbone:
+def _build_backbone(
+    found: PublishedCheckpoint, prompts: dict[str, Tensor], name: str | None, image_size: int | None
+) -> Backbone:
     patch, positions = found.vit.get("patch_embed.proj.weight"), found.vit.get("pos_embed")
     if patch is None or positions is None or (patch.ndim, positions.ndim) != (4, 3):
         raise found.refusal("its ViT has no patches or no positions")
@@ -75,7 +77,7 @@ def _build_backbone(found: Published, prompts: dict[str, Tensor], name: str | No
     return backbone
 
 
-def _build_head(found: Published, dim: int) -> PrototypeHead:
+def _build_head(found: PublishedCheckpoint, dim: int) -> PrototypeHead:
     state = {_WEIGHT_NORM.get(name, name): value for name, value in found.head.items()}
     wanted = {*_MLP, "lengths", "prototypes"}
     if state.keys() != wanted:
@@ -97,7 +99,9 @@ def _build_head(found: Published, dim: int) -> PrototypeHead:
     return head
 
 
-def _settings(found: Published, prompts: dict[str, Tensor], backbone: Backbone, frame_width: int) -> PromptSettings:
+def _settings(
+    found: PublishedCheckpoint, prompts: dict[str, Tensor], backbone: Backbone, frame_width: int
+) -> PromptSettings:
     size, kinds, border, wanted = backbone.pixels.image_size, [], PromptSettings().border, {}
     if "patch" in prompts:
         shared = prompts["patch"].shape[-1] == backbone.patch_size

@@ -9,7 +9,7 @@ from typing import Literal
 from torch import Tensor
 
 State = dict[str, Tensor]
-Kind = Literal["backbone", "simgcd", "sptnet", "sptnet-model", "unknown"]
+StateKind = Literal["backbone", "simgcd", "sptnet", "sptnet-model", "unknown"]
 
 # Files that hold more than weights keep them under one of these; a teacher is better than its student.
 WRAPPERS = ("teacher", "student", "model", "state_dict")
@@ -30,7 +30,7 @@ def unwrapped(content: object) -> State | None:
     return next((state for state in found if state is not None), None)
 
 
-def kind_of(state: State) -> Kind:
+def kind_of(state: State) -> StateKind:
     """A backbone alone, a published checkpoint of SimGCD or SPTNet, a model that sptnet wrote, or none of these."""
     names = plain(state).keys()
     if any(name.startswith("backbone.vit.") for name in names):

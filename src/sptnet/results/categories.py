@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 
 MOST_REPRESENTATIVES = 12
 DOUBTFUL_CERTAINTY, SHARE_OF_MEDIAN = 0.5, 0.5
@@ -41,38 +41,40 @@ class Category:
     direction than to any other's; least certain first."""
 
 
-def describe_categories(found: Found) -> list[Category]:
+def describe_categories(result: RunResult) -> list[Category]:
     """One entry a category in the order of the names; empty ones too. Dropped images count nowhere."""
-    directions = mean_directions(found)
-    filled = np.bincount(found.category[found.category >= 0], minlength=len(found.names)) > 0
-    limit = doubtful_below(found)
-    return [_describe(found, index, directions, filled, limit) for index in range(len(found.names))]
+    directions = mean_directions(result)
+    filled = np.bincount(result.category[result.category >= 0], minlength=len(result.names)) > 0
+    limit = doubtful_below(result)
+    return [_describe(result, index, directions, filled, limit) for index in range(len(result.names))]
 
 
-def doubtful_below(found: Found) -> float:
+def doubtful_below(result: RunResult) -> float:
     """A certainty of 0.5, or half of the usual one: among hundreds of categories no image is certain."""
-    sorted_by_model = [part != "labelled" for part in found.part]
-    certainty = found.certainty[sorted_by_model] if any(sorted_by_model) else found.certainty
+    sorted_by_model = [part != "labelled" for part in result.part]
+    certainty = result.certainty[sorted_by_model] if any(sorted_by_model) else result.certainty
     usual = float(np.median(certainty)) if len(certainty) else 1.0
     return min(DOUBTFUL_CERTAINTY, SHARE_OF_MEDIAN * usual)
 
 
-def mean_directions(found: Found) -> Floats:
+def mean_directions(result: RunResult) -> Floats:
     """The mean feature of each category at length one; zeros for an empty category."""
-    sums = np.zeros((len(found.names), found.features.shape[1]), dtype=np.float64)
-    kept = found.category >= 0
-    np.add.at(sums, found.category[kept], found.features[kept])
+    sums = np.zeros((len(result.names), result.features.shape[1]), dtype=np.float64)
+    kept = result.category >= 0
+    np.add.at(sums, result.category[kept], result.features[kept])
     lengths = np.linalg.norm(sums, axis=1, keepdims=True)
     return (sums / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def _describe(found: Found, index: int, directions: Floats, filled: npt.NDArray[np.bool_], limit: float) -> Category:
-    members = np.flatnonzero(found.category == index)
-    is_new = index >= found.n_known
+def _describe(
+    result: RunResult, index: int, directions: Floats, filled: npt.NDArray[np.bool_], limit: float
+) -> Category:
+    members = np.flatnonzero(result.category == index)
+    is_new = index >= result.n_known
     if len(members) == 0:
-        return Category(found.names[index], is_new, 0, None, None, None, (), ())
-    certainty = found.certainty[members]
-    cosines = found.features[members] @ directions.T
+        return Category(result.names[index], is_new, 0, None, None, None, (), ())
+    certainty = result.certainty[members]
+    cosines = result.features[members] @ directions.T
     own = cosines[:, index]
     rivals = filled & (np.arange(len(filled)) != index)
     others = cosines[:, rivals].max(1) if rivals.any() else np.full(len(members), -np.inf)
@@ -80,22 +82,22 @@ def _describe(found: Found, index: int, directions: Floats, filled: npt.NDArray[
     doubtful = np.flatnonzero((certainty < limit) | (own - others < DOUBTFUL_MARGIN))
     doubtful = doubtful[np.lexsort((own[doubtful] - others[doubtful], certainty[doubtful]))]
     return Category(
-        name=found.names[index],
+        name=result.names[index],
         is_new=is_new,
         size=len(members),
         mean_certainty=float(certainty.mean()),
         cohesion=float(own.mean()),
-        nearest_known=_nearest_known(found, index, directions, rivals),
-        representatives=tuple(found.ids[i] for i in members[best]),
-        doubtful=tuple(found.ids[i] for i in members[doubtful]),
+        nearest_known=_nearest_known(result, index, directions, rivals),
+        representatives=tuple(result.ids[i] for i in members[best]),
+        doubtful=tuple(result.ids[i] for i in members[doubtful]),
     )
 
 
-def _nearest_known(found: Found, index: int, directions: Floats, rivals: npt.NDArray[np.bool_]) -> str | None:
-    candidates = np.flatnonzero(rivals[: found.n_known])
+def _nearest_known(result: RunResult, index: int, directions: Floats, rivals: npt.NDArray[np.bool_]) -> str | None:
+    candidates = np.flatnonzero(rivals[: result.n_known])
     if len(candidates) == 0:
         return None
-    return found.names[int(candidates[np.argmax(directions[candidates] @ directions[index])])]
+    return result.names[int(candidates[np.argmax(directions[candidates] @ directions[index])])]
 
 
 def category_rows(categories: list[Category]) -> list[list[str]]:

@@ -7,17 +7,17 @@ import numpy.typing as npt
 from PIL import Image
 
 from sptnet.data.image_file import read_image
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 
 TILE, PER_ROW, MOST = 64, 8, 24
 
 
-def contact_sheet(pile: Pile, indices: npt.NDArray[np.int64]) -> Image.Image:
+def contact_sheet(image_set: ImageSet, indices: npt.NDArray[np.int64]) -> Image.Image:
     """A grid of thumbnails."""
     rows = max(1, -(-len(indices) // PER_ROW))
     sheet = Image.new("RGB", (PER_ROW * (TILE + 2), rows * (TILE + 2)), "white")
     for position, index in enumerate(indices):
-        thumbnail = read_image(pile.sources[int(index)]).resize((TILE, TILE), Image.Resampling.BICUBIC)
+        thumbnail = read_image(image_set.sources[int(index)]).resize((TILE, TILE), Image.Resampling.BICUBIC)
         row, column = divmod(position, PER_ROW)
         sheet.paste(thumbnail, (column * (TILE + 2) + 1, row * (TILE + 2) + 1))
     return sheet
@@ -25,7 +25,7 @@ def contact_sheet(pile: Pile, indices: npt.NDArray[np.int64]) -> Image.Image:
 
 def write_contact_sheets(
     folder: Path,
-    pile: Pile,
+    image_set: ImageSet,
     names: tuple[str, ...],
     categories: npt.NDArray[np.int64],
     certainty: npt.NDArray[np.float32],
@@ -38,7 +38,7 @@ def write_contact_sheets(
         if len(members):
             best = members[np.argsort(-certainty[members], kind="stable")][:MOST]
             path = folder / f"{category:03d}-{safe_file_name(name)}.png"
-            contact_sheet(pile, best).save(path)
+            contact_sheet(image_set, best).save(path)
             written.append(path)
     return written
 

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.files import write_atomically, write_csv_atomically
@@ -41,14 +41,14 @@ def prediction_rows(
 
 
 def write_predictions(
-    path: Path, pile: Pile, split: Split, names: tuple[str, ...], categories: Ids, certainty: Floats
+    path: Path, image_set: ImageSet, split: Split, names: tuple[str, ...], categories: Ids, certainty: Floats
 ) -> None:
     """Write the table of a run."""
-    part_of = np.full(len(pile), "unlabelled", dtype=object)
+    part_of = np.full(len(image_set), "unlabelled", dtype=object)
     for part in ("labelled", "holdout", "test"):
         part_of[getattr(split, part)] = part
     truth = [split.classes[target] if target >= 0 else "" for target in split.target]
-    rows = prediction_rows(pile.ids, categories, certainty, names, split.n_known)
+    rows = prediction_rows(image_set.ids, categories, certainty, names, split.n_known)
     write_csv_atomically(path, RUN_COLUMNS, ([*row, part_of[i], truth[i]] for i, row in enumerate(rows)))
 
 

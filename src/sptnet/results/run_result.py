@@ -18,7 +18,7 @@ DROPPED = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class RunResult:
     """Every image of a run with its category; one entry an image in every column."""
 
     ids: tuple[str, ...]
@@ -63,7 +63,7 @@ class Found:
         return self.names.index(name) >= self.n_known
 
 
-def read_found(run_path: str | Path) -> Found:
+def read_result(run_path: str | Path) -> RunResult:
     """What a finished run found, before anybody edited it: labelled images are where their label says.
 
     Where the model disagrees with a label, the image is near another category, which makes it doubtful.
@@ -79,7 +79,7 @@ def read_found(run_path: str | Path) -> Found:
     ids = tuple(row["image"] for row in rows)
     labelled = [row["part"] == "labelled" and row["truth"] in index for row in rows]
     placed = [row["truth" if known else "category"] for row, known in zip(rows, labelled, strict=True)]
-    return Found(
+    return RunResult(
         ids=ids,
         sources=tuple(_sources(folder, ids)),
         part=tuple(row["part"] for row in rows),

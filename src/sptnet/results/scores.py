@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split
 from sptnet.metrics import nmi_ari, split_accuracy
 
@@ -32,28 +32,28 @@ def score(truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], n_know
     }
 
 
-def scored_sets(pile: Pile, split: Split) -> dict[str, npt.NDArray[np.int64]]:
+def scored_sets(image_set: ImageSet, split: Split) -> dict[str, npt.NDArray[np.int64]]:
     """Every set of images that is scored, under its own name: the unlabelled training images, the test images.
 
     In a pile of domains, also the unlabelled images of each, and of the unseen domains each instead of all together.
     """
     sets = {"unlabelled": split.unlabelled}
-    if pile.domains is None:
+    if image_set.domains is None:
         return sets | ({"test": split.test} if len(split.test) else {})
-    domains = np.array(pile.domains)
+    domains = np.array(image_set.domains)
     for part in (split.unlabelled, split.test):
         for name in dict.fromkeys(domains[part].tolist()):
             sets[name] = part[domains[part] == name]
     return sets
 
 
-def score_sets(pile: Pile, split: Split, predicted: npt.NDArray[np.int64]) -> dict[str, Any]:
+def score_sets(image_set: ImageSet, split: Split, predicted: npt.NDArray[np.int64]) -> dict[str, Any]:
     """The scores of every set, each matched on its own; `predicted` has an entry for every image of the pile."""
     scores = {}
-    for name, indices in scored_sets(pile, split).items():
+    for name, indices in scored_sets(image_set, split).items():
         scores[name] = score(split.target[indices], predicted[indices], split.n_known)
-    if pile.domains is not None:
-        unseen = [scores[name] for name in dict.fromkeys(pile.domains[i] for i in split.test) if scores[name]]
+    if image_set.domains is not None:
+        unseen = [scores[name] for name in dict.fromkeys(image_set.domains[i] for i in split.test) if scores[name]]
         if len(unseen) > 1:
             scores["unseen, mean"] = mean_scores(unseen)
     return {name: values for name, values in scores.items() if values}

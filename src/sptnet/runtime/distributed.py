@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sptnet.errors import Failure, SptnetError
-from sptnet.runtime.torchrun import Place, place_of
+from sptnet.runtime.torchrun import Rank, rank_from_environment
 
 T = TypeVar("T")
 # Others wait while the first process reads or clusters a large pile. A process that is gone is noticed without a limit.
@@ -35,7 +35,7 @@ class SaidElsewhere(SptnetError):
 
 
 @dataclass(frozen=True)
-class World(Place):
+class World(Rank):
     """All processes of a job, as one of them sees them."""
 
     def gather(self, rows: Float[Tensor, "share dim"], n: int) -> Float[Tensor, "n dim"]:
@@ -135,7 +135,7 @@ def _lost_processes() -> Iterator[None]:
 @cache
 def world() -> World:
     """The world that torchrun made, joined at the first call; otherwise one process alone."""
-    here = World(**vars(place_of(os.environ)))
+    here = World(**vars(rank_from_environment(os.environ)))
     if here.size > 1 and not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(here.local_rank)

@@ -8,7 +8,7 @@ from sptnet.errors import Misuse
 
 
 @dataclass(frozen=True)
-class Place:
+class Rank:
     rank: int = 0
     size: int = 1
     local_rank: int = 0
@@ -26,10 +26,10 @@ class Place:
         return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
 
-def place_of(environment: Mapping[str, str]) -> Place:
+def rank_from_environment(environment: Mapping[str, str]) -> Rank:
     rank, size = environment.get("RANK"), environment.get("WORLD_SIZE")
     if rank is None or size is None:
-        return Place()
+        return Rank()
     if not rank.isdecimal() or not size.isdecimal() or int(rank) >= int(size):
         raise Misuse(
             f"RANK={rank} and WORLD_SIZE={size} name no process of a job. Start it with torchrun, or remove both from "
@@ -39,7 +39,7 @@ def place_of(environment: Mapping[str, str]) -> Place:
         int(environment.get(name, default))
         for name, default in (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", size), ("GROUP_RANK", "0"))
     )
-    return Place(int(rank), int(size), local_rank, machine if on_machine < int(size) else None, on_machine)
+    return Rank(int(rank), int(size), local_rank, machine if on_machine < int(size) else None, on_machine)
 
 
 def lent_cores() -> int:
@@ -49,9 +49,9 @@ def lent_cores() -> int:
 
 def own_cores(environment: Mapping[str, str] = os.environ) -> int:
     """This process's part of them."""
-    return max(1, lent_cores() // place_of(environment).on_machine)
+    return max(1, lent_cores() // rank_from_environment(environment).on_machine)
 
 
 def is_first(environment: Mapping[str, str] = os.environ) -> bool:
-    """Of several processes the first one speaks. A place that cannot be is for `place_of` to refuse."""
+    """Of several processes the first one speaks. A place that cannot be is for `rank_from_environment` to refuse."""
     return "WORLD_SIZE" not in environment or environment.get("RANK", "0") == "0"

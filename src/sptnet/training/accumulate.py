@@ -18,7 +18,7 @@ from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
 from sptnet.training.epoch_batches import Batch
-from sptnet.training.step import Outputs, enter_last_block, leave_last_block
+from sptnet.training.step import Projected, enter_last_block, leave_last_block
 
 
 class InParts:
@@ -39,7 +39,7 @@ class InParts:
                 if not trains_before_last_block(model, phase):
                     self.kept.append(entering)
         projections, logits = (join_views(list(rows)).requires_grad_() for rows in zip(*outputs, strict=True))
-        self.outputs: Outputs = (projections, logits)
+        self.outputs: Projected = (projections, logits)
 
     def go_back(self) -> None:
         """From the gradients of the outputs to those of the weights, part by part."""

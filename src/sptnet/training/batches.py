@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Dataset
 
-from sptnet.data.load import LoadedData
+from sptnet.data.load import SplitImages
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.methods.phases import Phase, Turns
@@ -29,11 +29,11 @@ class TrainingData:
     ids: tuple[str, ...]
 
     @staticmethod
-    def of(data: LoadedData, store: ImageStore, maker: ViewMaker) -> "TrainingData":
-        split, pile = data.split, data.pile
-        labels = np.full(len(pile), -1, dtype=np.int64)
+    def of(data: SplitImages, store: ImageStore, maker: ViewMaker) -> "TrainingData":
+        split, image_set = data.split, data.image_set
+        labels = np.full(len(image_set), -1, dtype=np.int64)
         labels[split.labelled] = split.target[split.labelled]
-        return TrainingData(store, maker, labels, split.labelled, split.unlabelled, pile.ids)
+        return TrainingData(store, maker, labels, split.labelled, split.unlabelled, image_set.ids)
 
     @property
     def n_images(self) -> int:

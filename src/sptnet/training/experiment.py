@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sptnet.config import Config, PromptSettings
-from sptnet.data.load import LoadedData
+from sptnet.data.load import SplitImages
 from sptnet.data.split import write_split
 from sptnet.inference.outputs import Outputs
 from sptnet.methods.phases import TakeTurns
@@ -24,7 +24,7 @@ from sptnet.training.checkpoint import Checkpoint, load_checkpoint, newest_check
 from sptnet.training.prepare import prepare
 from sptnet.training.run_facts import now, starting_facts
 from sptnet.training.sampler import check_batch_size, n_batches
-from sptnet.training.stage import StageRun
+from sptnet.training.stage import Stage
 
 
 class Experiment:
@@ -39,14 +39,14 @@ class Experiment:
         self,
         config: Config,
         run: RunFolder,
-        data: LoadedData | None = None,
+        data: SplitImages | None = None,
         tell: Say = say,
         tell_epoch: Say | None = None,
     ):
         self.run_folder, self.tell, self.tell_epoch = run, tell, tell_epoch or tell
         self.began = time.perf_counter()
         refuse_among_images(run.path, config.data.folder)
-        self.learner = prepare(config, data, tell)
+        self.state = prepare(config, data, tell)
 
     def run(
         self,
@@ -56,38 +56,38 @@ class Experiment:
         files: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Trains what is left to train; returns the scores of the finished model. `files` lie in a fresh run."""
-        learner, selected = self.learner, None
+        state, selected = self.state, None
         self._check_settings()
-        learner.world.do_first(lambda: self._begin(resume, overwrite, command, files))
+        state.world.do_first(lambda: self._begin(resume, overwrite, command, files))
         checkpoint = self._resume_point() if resume else None
         with noted_interrupts() as check_interrupt:
-            for number in range(len(learner.stages)):
+            for number in range(len(state.stages)):
                 if checkpoint is None or checkpoint.stage <= number:
-                    stage = StageRun(learner, self.run_folder, number, self.tell_epoch)
+                    stage = Stage(state, self.run_folder, number, self.tell_epoch)
                     stage.run(checkpoint, check_interrupt)
                     self.trained_parameters, selected = stage.trained_parameters, stage.best
                     checkpoint = None
-        if not learner.stages:
-            learner.look_at_all()
-            learner.cluster()
-            learner.save(self.run_folder.model, PromptSettings(kind="none"))
+        if not state.stages:
+            state.look_at_all()
+            state.cluster()
+            state.save(self.run_folder.model, PromptSettings(kind="none"))
         return self._finish(selected[1] if selected else None, time.perf_counter() - self.began)
 
     def _check_settings(self) -> None:
         """What cannot be trained is refused before anything is written or replaced; the last `auto` is resolved."""
-        learner, config = self.learner, self.learner.config
-        split, size = learner.data.split, config.training.batch_size
+        state, config = self.state, self.state.config
+        split, size = state.data.split, config.training.batch_size
         n_training = len(split.labelled) + len(split.unlabelled)
-        if learner.stages:
+        if state.stages:
             check_batch_size(n_training, size)
-        learner.model.group("model")
-        for plan in learner.stages:
-            learner.attach_prompt(plan)
+        state.model.group("model")
+        for plan in state.stages:
+            state.attach_prompt(plan)
             if isinstance(plan.turns, TakeTurns):
                 self._check_turns(plan.turns, plan.epochs, n_batches(n_training, size))
-        run, backbone, n_images = self.run_folder.path, learner.model.backbone, len(learner.data.pile)
-        learner.config = learner.world.from_first(
-            lambda: with_bank(config, run, backbone, n_images, self.tell, learner.world.machine)
+        run, backbone, n_images = self.run_folder.path, state.model.backbone, len(state.data.image_set)
+        state.config = state.world.from_first(
+            lambda: with_bank(config, run, backbone, n_images, self.tell, state.world.machine)
         )
 
     def _check_turns(self, turns: TakeTurns, epochs: int, batches: int) -> None:
@@ -97,18 +97,18 @@ class Experiment:
 
     def _begin(self, resume: bool, overwrite: bool, command: Sequence[str], files: Mapping[str, str] | None) -> None:
         """The first files of a run; of a resumed one, those that it lacks, and what it still has to learn forgotten."""
-        folder, learner = self.run_folder, self.learner
+        folder, state = self.run_folder, self.state
         earlier = folder.facts() if resume else {}
-        facts = starting_facts(earlier, command, learner.config, learner.compute, learner.data, learner.fingerprint)
+        facts = starting_facts(earlier, command, state.config, state.compute, state.data, state.fingerprint)
         if resume:
             path = newest_checkpoint(folder.checkpoints)
             folder.forget_metrics_after(*((-1, 0) if path is None else load_checkpoint(path).reached))
         else:
-            folder.create(learner.config, overwrite, files)
-            if learner.estimate is not None:
-                folder.write_estimate(asdict(learner.estimate))
+            folder.create(state.config, overwrite, files)
+            if state.estimate is not None:
+                folder.write_estimate(asdict(state.estimate))
         if not folder.split_file.is_file():  # the rule that draws it is in the settings, so a resume can write it too
-            write_split(learner.data.split, learner.data.pile, folder.split_file)
+            write_split(state.data.split, state.data.image_set, folder.split_file)
         folder.write_facts(facts)
 
     def _resume_point(self) -> Checkpoint | None:
@@ -121,21 +121,21 @@ class Experiment:
 
     def _finish(self, selected_epoch: int | None, seconds: float) -> dict[str, Any]:
         """Predictions and pictures of everything, and the final scores."""
-        learner, everything = self.learner, np.arange(len(self.learner.data.pile))
-        learner.look_at_all()
-        self.outputs_of_all = learner.outputs(everything)
-        scores = learner.scores(self.outputs_of_all, everything)
-        learner.world.do_first(lambda: self._write_results(scores, selected_epoch, seconds))
+        state, everything = self.state, np.arange(len(self.state.data.image_set))
+        state.look_at_all()
+        self.outputs_of_all = state.outputs(everything)
+        scores = state.scores(self.outputs_of_all, everything)
+        state.world.do_first(lambda: self._write_results(scores, selected_epoch, seconds))
         self.tell(f"finished in {duration(seconds)}: {self.run_folder.path}")
         return scores
 
     def _write_results(self, scores: dict[str, Any], selected_epoch: int | None, seconds: float) -> None:
-        folder, learner, outputs = self.run_folder, self.learner, self.outputs_of_all
-        pile, names = learner.data.pile, learner.names
+        folder, state, outputs = self.run_folder, self.state, self.outputs_of_all
+        image_set, names = state.data.image_set, state.names
         categories, certainty = outputs.categories, outputs.probabilities.max(1)
-        write_predictions(folder.predictions_file, pile, learner.data.split, names, categories, certainty)
+        write_predictions(folder.predictions_file, image_set, state.data.split, names, categories, certainty)
         write_features(folder.path / FEATURES, outputs.features)
-        write_contact_sheets(folder.path / "categories", pile, names, categories, certainty)
+        write_contact_sheets(folder.path / "categories", image_set, names, categories, certainty)
         facts = folder.facts()
         facts.update(status="finished", finished=now(), scores=scores)
         facts["seconds"] = facts.get("seconds", 0.0) + seconds

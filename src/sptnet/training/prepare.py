@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sptnet.clustering.count import CountEstimate
 from sptnet.config import Config
-from sptnet.data.load import LoadedData, check_count, load_data, resolve_n_categories
+from sptnet.data.load import SplitImages, check_count, load_data, resolve_n_categories
 from sptnet.data.loader import n_workers
 from sptnet.data.split import Split
 from sptnet.data.store import ImageStore
@@ -26,11 +26,11 @@ from sptnet.runtime.compute import Compute, choose_compute
 from sptnet.runtime.distributed import World, world
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.seeds import seed_of, seeded
-from sptnet.training.run_state import Learner
+from sptnet.training.run_state import RunState
 from sptnet.training.starting_model import starting_model
 
 
-def prepare(config: Config, data: LoadedData | None = None, tell: Say = say) -> Learner:
+def prepare(config: Config, data: SplitImages | None = None, tell: Say = say) -> RunState:
     """Everything that training needs, or clustering where nothing is trained. Nothing is written."""
     method, everyone = method_of(config), world()
     stages = method.stages(config)
@@ -56,7 +56,7 @@ def prepare(config: Config, data: LoadedData | None = None, tell: Say = say) -> 
     looker = looker_of(config, data, model, compute, everyone)
     looker.seen = seen
     names = category_names(split.known_classes, n_categories)
-    return Learner(config, data, method, stages, names, model, looker, compute, everyone, estimate)
+    return RunState(config, data, method, stages, names, model, looker, compute, everyone, estimate)
 
 
 def check(config: Config, method: Method, split: Split) -> None:
@@ -79,12 +79,12 @@ def backbone_of(config: Config, everyone: World) -> Backbone:
 
 
 def count(
-    config: Config, data: LoadedData, trains: bool, backbone: Backbone, compute: Compute, everyone: World
+    config: Config, data: SplitImages, trains: bool, backbone: Backbone, compute: Compute, everyone: World
 ) -> tuple[CountEstimate, Float[Tensor, "n dim"] | None]:
     """How many categories there seem to be. Where nothing trains, also all images' features: the look that it took
     serves clustering and sorting as well."""
     images = np.concatenate([data.split.labelled, data.split.unlabelled])
-    looked_at = images if trains else np.arange(len(data.pile))
+    looked_at = images if trains else np.arange(len(data.image_set))
     features = features_of(config, data, looked_at, backbone, compute, everyone)
     seed = seed_of(config.seed, "count") % 2**32
     estimate = count_categories(data, features if trains else features[images], images, seed, everyone)
@@ -97,10 +97,10 @@ def fresh_model(config: Config, method: Method, backbone: Backbone, n_categories
     return GcdModel(backbone, head, config.backbone.trainable_blocks)
 
 
-def looker_of(config: Config, data: LoadedData, model: GcdModel, compute: Compute, everyone: World) -> Looker:
+def looker_of(config: Config, data: SplitImages, model: GcdModel, compute: Compute, everyone: World) -> Looker:
     views, pixels = config.views, model.backbone.pixels
-    workers = n_workers(views.workers, len(data.pile))
+    workers = n_workers(views.workers, len(data.image_set))
     cache_mb = views.cache_mb // max(1, workers)  # every worker has one of its own
-    store = ImageStore(data.pile.sources, pixels, views.crop_ratio, cache_mb)
+    store = ImageStore(data.image_set.sources, pixels, views.crop_ratio, cache_mb)
     size = max(64, config.training.batch_size)
     return Looker(store, ViewMaker(pixels, views.flip), compute, workers, size, everyone)

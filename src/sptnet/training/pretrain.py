@@ -18,7 +18,7 @@ from jaxtyping import Float
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
@@ -95,26 +95,30 @@ def cosine_down(progress: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * progress))
 
 
-def pretrain_pile(pile: Pile, backbone_name: str, out: Path, *, seed: int = 0, **settings: Any) -> float | None:
+def pretrain_image_set(
+    image_set: ImageSet, backbone_name: str, out: Path, *, seed: int = 0, **settings: Any
+) -> float | None:
     """Pre-trains a fresh backbone on a pile and writes its weights as float16; returns its nearest-neighbour accuracy.
 
     The labels are used for that number alone, after training; it is None where the pile has none.
     """
     batch_size = settings.get("batch_size", 64)
-    if len(pile) < batch_size:
-        raise Misuse(f"there are only {len(pile)} images. Give --batch-size {max(2, len(pile) // 2)} or more images.")
+    if len(image_set) < batch_size:
+        raise Misuse(
+            f"there are only {len(image_set)} images. Give --batch-size {max(2, len(image_set) // 2)} or more images."
+        )
     with seeded(seed_of(seed, "pretrain backbone")):
         backbone = build_backbone(backbone_name, pretrained=False)
-    store, maker = ImageStore(pile.sources, backbone.pixels), ViewMaker(backbone.pixels)
-    whole = torch.stack([maker.centre_view(store[i]) for i in range(len(pile))])
+    store, maker = ImageStore(image_set.sources, backbone.pixels), ViewMaker(backbone.pixels)
+    whole = torch.stack([maker.centre_view(store[i]) for i in range(len(image_set))])
     pretrain(backbone, whole.float() / 255, seed=seed, **settings)
     out.parent.mkdir(parents=True, exist_ok=True)
     half = {name: value.half().contiguous() for name, value in backbone.vit.state_dict().items()}
     write_atomically(out, lambda part: save_file(half, part))
     backbone.vit.load_state_dict(half)  # measure what was written
-    labelled = np.flatnonzero(pile.labels >= 0)
+    labelled = np.flatnonzero(image_set.labels >= 0)
     if len(labelled) <= 10:
         return None
     with torch.inference_mode():
         features = torch.cat([backbone(maker.normalise(part)) for part in whole[labelled].split(256)])
-    return knn_accuracy(features, pile.labels[labelled])
+    return knn_accuracy(features, image_set.labels[labelled])

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from sptnet.config import Config
-from sptnet.data.load import LoadedData
+from sptnet.data.load import SplitImages
 from sptnet.errors import Misuse
 from sptnet.runtime.compute import Compute
 
@@ -23,7 +23,7 @@ def starting_facts(
     command: Sequence[str],
     config: Config,
     compute: Compute,
-    data: LoadedData,
+    data: SplitImages,
     fingerprint: str,
 ) -> dict[str, Any]:
     """What run.json holds while a run goes on; `earlier` is what it held before, if the run is resumed."""
@@ -39,9 +39,9 @@ def starting_facts(
         "precision": str(compute.dtype).removeprefix("torch."),
         "versions": {name: version(name) for name in VERSIONS} | {"python": platform.python_version()},
         "data": {
-            "name": data.pile.name,
+            "name": data.image_set.name,
             "fingerprint": fingerprint,
-            "images": len(data.pile),
+            "images": len(data.image_set),
             "labelled": len(split.labelled),
             "unlabelled": len(split.unlabelled),
             "holdout": len(split.holdout),

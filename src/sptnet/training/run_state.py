@@ -12,7 +12,7 @@ import torch
 from sptnet.clustering.centroids import find_centroids
 from sptnet.clustering.count import CountEstimate
 from sptnet.config import ClusteringSettings, Config, PromptSettings
-from sptnet.data.load import LoadedData
+from sptnet.data.load import SplitImages
 from sptnet.data.readable import fingerprint
 from sptnet.head import CentroidHead, ContrastiveHead
 from sptnet.inference.looking import Looker
@@ -33,10 +33,10 @@ Indices = npt.NDArray[np.int64]
 
 
 @dataclass
-class Learner:
+class RunState:
     config: Config
     """The settings, with numbers in the place of every `auto`."""
-    data: LoadedData
+    data: SplitImages
     method: Method
     stages: list[StagePlan]
     names: tuple[str, ...]
@@ -51,7 +51,7 @@ class Learner:
 
     @cached_property
     def fingerprint(self) -> str:
-        return fingerprint(self.data.pile)
+        return fingerprint(self.data.image_set)
 
     def is_last(self, stage: int) -> bool:
         return stage == len(self.stages) - 1
@@ -63,7 +63,7 @@ class Learner:
         return settings
 
     def open_bank(self, run: Path) -> None:
-        views, backbone, n_images = self.config.views, self.model.backbone, len(self.data.pile)
+        views, backbone, n_images = self.config.views, self.model.backbone, len(self.data.image_set)
         self.bank = self.world.one_by_one_on_a_machine(
             lambda: open_bank(views, run, backbone, n_images, self.fingerprint, self.world.machine)
         )
@@ -75,14 +75,14 @@ class Learner:
     def look_at_all(self) -> None:
         """With the finished model, unless it has just done so."""
         if self.looker.seen is None:
-            with bar("sorting all images", len(self.data.pile)) as update:
+            with bar("sorting all images", len(self.data.image_set)) as update:
                 self.looker.look_at_all(self.model, told=update)
 
     def scores(self, outputs: Outputs, indices: Indices) -> dict[str, Any]:
         """The scores of every set of images, from the outputs of the images at these indices."""
-        predicted = np.full(len(self.data.pile), -1, dtype=np.int64)
+        predicted = np.full(len(self.data.image_set), -1, dtype=np.int64)
         predicted[indices] = outputs.categories
-        return score_sets(self.data.pile, self.data.split, predicted)
+        return score_sets(self.data.image_set, self.data.split, predicted)
 
     def cluster(self) -> None:
         """Of a method that clusters, the centroids for the features as they are now."""

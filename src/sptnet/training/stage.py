@@ -13,87 +13,87 @@ from sptnet.results.scores import format_scores
 from sptnet.runtime.progress import Say
 from sptnet.training.batches import TrainingData
 from sptnet.training.checkpoint import Checkpoint, frozen_digest, save_checkpoint
-from sptnet.training.run_state import Learner
+from sptnet.training.run_state import RunState
 from sptnet.training.trainer import EpochReport, StageTrainer, check_frozen, epochs_with_bar
 
 WORTH_TELLING = 0.1  # of an epoch's time, if the training waits for images
 
 
-class StageRun:
+class Stage:
     """`run()` trains what is left of the stage and leaves its model in the run's folder."""
 
-    def __init__(self, learner: Learner, folder: RunFolder, number: int, tell_epoch: Say):
-        self.learner, self.folder, self.number, self.tell_epoch = learner, folder, number, tell_epoch
-        self.plan, self.selects = learner.stages[number], learner.config.training.select == "best-old-holdout"
+    def __init__(self, state: RunState, folder: RunFolder, number: int, tell_epoch: Say):
+        self.state, self.folder, self.number, self.tell_epoch = state, folder, number, tell_epoch
+        self.plan, self.selects = state.stages[number], state.config.training.select == "best-old-holdout"
         self.prompt: PromptSettings
         self.best: tuple[float, int] | None = None
         """Accuracy on held-out images, and the epoch it was reached in, where the best epoch is looked for."""
         self.trained_parameters = 0
 
     def run(self, checkpoint: Checkpoint | None, check_interrupt: Callable[[], None]) -> None:
-        learner, folder, number = self.learner, self.folder, self.number
+        state, folder, number = self.state, self.folder, self.number
         if number > 0 and checkpoint is not None:
-            learner.load(folder.model_of_stage(learner.stages[number - 1].name))
-        self.prompt = learner.attach_prompt(self.plan)
-        learner.open_bank(folder.path)
+            state.load(folder.model_of_stage(state.stages[number - 1].name))
+        self.prompt = state.attach_prompt(self.plan)
+        state.open_bank(folder.path)
         trainer = self._trainer()
-        self.trained_parameters = sum(p.numel() for group in trainer.optimisers for p in learner.model.group(group))
-        frozen = frozen_digest(learner.model, set(trainer.trained_names()))
-        learner.looker.forget()
+        self.trained_parameters = sum(p.numel() for group in trainer.optimisers for p in state.model.group(group))
+        frozen = frozen_digest(state.model, set(trainer.trained_names()))
+        state.looker.forget()
         if checkpoint is not None:
             check_frozen(checkpoint, frozen)
             trainer.restore(checkpoint)
             self.best = tuple(checkpoint.facts["best"]) if checkpoint.facts["best"] else None
         for report in epochs_with_bar(trainer, check_interrupt):
-            learner.looker.forget()
+            state.looker.forget()
             line = self._line(report)
             self._keep_best(line)
-            learner.world.do_first(partial(self._keep, line, trainer.checkpoint(frozen=frozen, best=self.best)))
+            state.world.do_first(partial(self._keep, line, trainer.checkpoint(frozen=frozen, best=self.best)))
             self.tell_epoch(in_words(line, self.plan.epochs))
         if self.selects:
-            learner.load(self._best_folder)
+            state.load(self._best_folder)
         else:
-            if learner.is_last(number):
-                learner.look_at_all()
-            learner.cluster()  # once more, for a run that was stopped just here
-        learner.save(folder.model if learner.is_last(number) else folder.model_of_stage(self.plan.name), self.prompt)
+            if state.is_last(number):
+                state.look_at_all()
+            state.cluster()  # once more, for a run that was stopped just here
+        state.save(folder.model if state.is_last(number) else folder.model_of_stage(self.plan.name), self.prompt)
 
     def _trainer(self) -> StageTrainer:
-        learner, training = self.learner, self.learner.config.training
-        looker, backbone = learner.looker, learner.model.backbone
+        state, training = self.state, self.state.config.training
+        looker, backbone = state.looker, state.model.backbone
         backbone.checkpointing = training.checkpointing
         return StageTrainer(
-            learner.model,
+            state.model,
             self.plan,
-            TrainingData.of(learner.data, looker.store, looker.maker),
-            learner.compute,
+            TrainingData.of(state.data, looker.store, looker.maker),
+            state.compute,
             stage=self.number,
             batch_size=training.batch_size,
-            seed=learner.config.seed,
+            seed=state.config.seed,
             workers=looker.workers,
-            bank=learner.bank,
-            world=learner.world,
+            bank=state.bank,
+            world=state.world,
             accumulate=training.accumulate,
         )
 
     def _line(self, report: EpochReport) -> dict[str, Any]:
         """What is told and kept of an epoch: the trainer's report, and scores where they are due."""
-        learner, split = self.learner, self.learner.data.split
+        state, split = self.state, self.state.data.split
         line: dict[str, Any] = {"stage": self.plan.name, "stage_number": self.number, **vars(report)}
         last = report.epoch == self.plan.epochs
-        scores_now = last or report.epoch % learner.config.training.evaluate_every == 0
-        if last and learner.is_last(self.number) and not self.selects:
-            learner.look_at_all()  # everything after the training goes by this one look
-        elif scores_now and learner.method.clusters != "no":
-            learner.looker.look_at_all(learner.model, learner.bank)  # for clustering and scores alike
+        scores_now = last or report.epoch % state.config.training.evaluate_every == 0
+        if last and state.is_last(self.number) and not self.selects:
+            state.look_at_all()  # everything after the training goes by this one look
+        elif scores_now and state.method.clusters != "no":
+            state.looker.look_at_all(state.model, state.bank)  # for clustering and scores alike
         if scores_now or len(split.holdout):
-            learner.cluster()
+            state.cluster()
         if scores_now:
             scored = np.concatenate([split.unlabelled, split.test])
             truth = bool((split.target[scored] >= 0).any())
-            line["scores"] = learner.scores(learner.outputs(scored), scored) if truth else {}
+            line["scores"] = state.scores(state.outputs(scored), scored) if truth else {}
         if len(split.holdout):
-            predicted = learner.outputs(split.holdout).categories
+            predicted = state.outputs(split.holdout).categories
             line["old_holdout"] = float((predicted == split.target[split.holdout]).mean())
         return line
 
@@ -105,7 +105,7 @@ class StageRun:
         """Selection reads only labels the learner was given: accuracy on held-out images of known classes."""
         if self.selects and (self.best is None or line["old_holdout"] > self.best[0]):
             self.best = (line["old_holdout"], line["epoch"])
-            self.learner.save(self._best_folder, self.prompt)
+            self.state.save(self._best_folder, self.prompt)
 
     @property
     def _best_folder(self) -> Path:

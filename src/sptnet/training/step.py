@@ -14,7 +14,7 @@ from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.training.epoch_batches import Batch
 
-Outputs = tuple[Float[Tensor, "2b bottleneck"], Float[Tensor, "2b k"]]
+Projected = tuple[Float[Tensor, "2b bottleneck"], Float[Tensor, "2b k"]]
 """Projections and logits: view one of all images, then view two."""
 
 
@@ -33,7 +33,7 @@ def step_loss(
     return loss_of(leave_last_block(model, entering, phase, compute), batch, plan, epoch, world)
 
 
-def loss_of(outputs: Outputs, batch: Batch, plan: StagePlan, epoch: int, world: World) -> Loss:
+def loss_of(outputs: Projected, batch: Batch, plan: StagePlan, epoch: int, world: World) -> Loss:
     """The objective on the outputs of all processes, from those of this one's share."""
     projections, logits = (world.gather_views(rows, len(batch.indices)) for rows in outputs)
     return plan.objective(projections, logits, batch.labels, batch.labelled, epoch)
@@ -70,7 +70,7 @@ def enter_last_block(
 
 def leave_last_block(
     model: GcdModel, entering: Sequence[Float[Tensor, "b length dim"]], phase: Phase, compute: Compute
-) -> Outputs:
+) -> Projected:
     """Projections and logits of views that were taken as far as the last block."""
     with compute.autocast():
         if model.tokens is None:

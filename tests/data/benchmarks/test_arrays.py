@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sptnet.data.benchmarks import read_data_set
+from sptnet.data.benchmarks import read_benchmark
 from sptnet.data.benchmarks.cifar import HUNDRED, TEN, Batches, read_cifar
 from sptnet.data.benchmarks.safe_pickle import ByteArray, read_pickle
 from sptnet.errors import Failure, Misuse
@@ -60,14 +60,14 @@ def write_cifar(root: Path, batches: Batches, names: list[str], per_batch: int =
 @pytest.mark.parametrize("inside", [True, False])
 def test_cifar_10(tmp_path: Path, inside: bool) -> None:
     pixels = write_cifar(tmp_path, TEN, TEN_NAMES)
-    pile = read_data_set("cifar10", tmp_path / TEN.folder if inside else tmp_path)
-    assert pile.name == "cifar10"
-    assert pile.ids == (*(f"train-{i:05d}" for i in range(20)), *(f"test-{i:05d}" for i in range(4)))
-    assert pile.names == tuple(TEN_NAMES)
-    assert pile.labels.tolist() == [i % 10 for i in range(24)]
-    assert pile.test.tolist() == [False] * 20 + [True] * 4
-    assert pile.given is None
-    third = np.asarray(pile.sources[6])
+    image_set = read_benchmark("cifar10", tmp_path / TEN.folder if inside else tmp_path)
+    assert image_set.name == "cifar10"
+    assert image_set.ids == (*(f"train-{i:05d}" for i in range(20)), *(f"test-{i:05d}" for i in range(4)))
+    assert image_set.names == tuple(TEN_NAMES)
+    assert image_set.labels.tolist() == [i % 10 for i in range(24)]
+    assert image_set.test.tolist() == [False] * 20 + [True] * 4
+    assert image_set.given is None
+    third = np.asarray(image_set.sources[6])
     assert third.shape == (32, 32, 3) and third.dtype == np.uint8
     stored = pixels["data_batch_2"][2]
     assert third[5, 7].tolist() == [stored[channel * 1024 + 5 * 32 + 7] for channel in range(3)]
@@ -79,22 +79,22 @@ def test_the_images_are_those_that_torchvision_reads(tmp_path: Path, monkeypatch
     write_cifar(tmp_path, TEN, TEN_NAMES)
     monkeypatch.setattr(CIFAR10, "_check_integrity", lambda self: True)
     monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda path, md5: True)
-    pile = read_data_set("cifar10", tmp_path)
+    image_set = read_benchmark("cifar10", tmp_path)
     with warnings.catch_warnings(action="ignore"):  # numpy has moved what the old batches name
         theirs = CIFAR10(tmp_path, train=True), CIFAR10(tmp_path, train=False)
-    np.testing.assert_array_equal(np.stack([np.asarray(image) for image in pile.sources[:20]]), theirs[0].data)
-    np.testing.assert_array_equal(np.stack([np.asarray(image) for image in pile.sources[20:]]), theirs[1].data)
-    assert pile.labels.tolist() == theirs[0].targets + theirs[1].targets
-    assert list(pile.names) == theirs[0].classes
+    np.testing.assert_array_equal(np.stack([np.asarray(image) for image in image_set.sources[:20]]), theirs[0].data)
+    np.testing.assert_array_equal(np.stack([np.asarray(image) for image in image_set.sources[20:]]), theirs[1].data)
+    assert image_set.labels.tolist() == theirs[0].targets + theirs[1].targets
+    assert list(image_set.names) == theirs[0].classes
 
 
 def test_cifar_100_has_its_fine_names(tmp_path: Path) -> None:
     names = [f"name{i}" for i in range(100)]
     write_cifar(tmp_path, HUNDRED, names, per_batch=120)
-    pile = read_data_set("cifar100", tmp_path)
-    assert pile.names == tuple(names)
-    assert pile.labels.tolist() == [i % 100 for i in range(240)]
-    assert pile.test.tolist() == [False] * 120 + [True] * 120
+    image_set = read_benchmark("cifar100", tmp_path)
+    assert image_set.names == tuple(names)
+    assert image_set.labels.tolist() == [i % 100 for i in range(240)]
+    assert image_set.test.tolist() == [False] * 120 + [True] * 120
 
 
 class Hostile:
@@ -113,7 +113,7 @@ def test_a_hostile_pickle_is_refused_and_not_run(
     with pytest.raises(
         Failure, match=r"data_batch_3 is not read: it asks for (posix|nt)\.system, .*could run code\. Fetch it again"
     ):
-        read_data_set("cifar10", tmp_path)
+        read_benchmark("cifar10", tmp_path)
     assert not (tmp_path / "ran").exists()
 
 
@@ -179,14 +179,14 @@ def test_a_missing_batch_is_named(tmp_path: Path) -> None:
     write_cifar(tmp_path, TEN, TEN_NAMES)
     (tmp_path / TEN.folder / "data_batch_4").unlink()
     with pytest.raises(Failure, match=r"has no data_batch_4\. Fetch it again: CIFAR-10 is at https"):
-        read_data_set("cifar10", tmp_path)
+        read_benchmark("cifar10", tmp_path)
 
 
 def test_a_missing_root_says_where_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match=r"there is no folder .*none\. CIFAR-100 is at https://www\.cs\.toronto\.edu"):
-        read_data_set("cifar100", tmp_path / "none")
+        read_benchmark("cifar100", tmp_path / "none")
     with pytest.raises(Misuse, match=r"has no train-images-idx3-ubyte and no .*\.gz, nor has FashionMNIST/raw or raw"):
-        read_data_set("fashion_mnist", tmp_path)
+        read_benchmark("fashion_mnist", tmp_path)
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -207,12 +207,12 @@ def write_fashion(folder: Path, zipped: bool = False) -> np.ndarray:
 @pytest.mark.parametrize(("place", "zipped"), [("FashionMNIST/raw", False), ("", True), ("raw", False)])
 def test_fashion_mnist(tmp_path: Path, place: str, zipped: bool) -> None:
     images = write_fashion(tmp_path / "set" / place, zipped)
-    pile = read_data_set("fashion_mnist", tmp_path / "set")
-    np.testing.assert_array_equal(np.stack([np.asarray(image) for image in pile.sources]), images)
-    assert pile.ids[:2] == ("train-00000", "train-00001") and pile.ids[20:22] == ("test-00000", "test-00001")
-    assert pile.names[0] == "T-shirt/top" and pile.names[9] == "Ankle boot"
-    assert pile.labels.tolist() == [i % 10 for i in range(30)]
-    assert pile.test.tolist() == [False] * 20 + [True] * 10
+    image_set = read_benchmark("fashion_mnist", tmp_path / "set")
+    np.testing.assert_array_equal(np.stack([np.asarray(image) for image in image_set.sources]), images)
+    assert image_set.ids[:2] == ("train-00000", "train-00001") and image_set.ids[20:22] == ("test-00000", "test-00001")
+    assert image_set.names[0] == "T-shirt/top" and image_set.names[9] == "Ankle boot"
+    assert image_set.labels.tolist() == [i % 10 for i in range(30)]
+    assert image_set.test.tolist() == [False] * 20 + [True] * 10
 
 
 @pytest.mark.parametrize("keep", [0, 3, 6, 15, -1])
@@ -221,7 +221,7 @@ def test_a_truncated_idx_file_is_refused(tmp_path: Path, keep: int) -> None:
     file = tmp_path / "set" / "t10k-images-idx3-ubyte"
     file.write_bytes(file.read_bytes()[:keep])
     with pytest.raises(Failure, match=r"t10k-images-idx3-ubyte is no idx file of bytes, or cut short\."):
-        read_data_set("fashion_mnist", tmp_path / "set")
+        read_benchmark("fashion_mnist", tmp_path / "set")
 
 
 @pytest.mark.parametrize("keep", [0, 5, -12])
@@ -230,7 +230,7 @@ def test_a_truncated_zipped_file_is_refused(tmp_path: Path, keep: int) -> None:
     file = tmp_path / "set" / "train-labels-idx1-ubyte.gz"
     file.write_bytes(file.read_bytes()[:keep])
     with pytest.raises(Failure, match=r"train-labels-idx1-ubyte\.gz is (damaged|no idx file)"):
-        read_data_set("fashion_mnist", tmp_path / "set")
+        read_benchmark("fashion_mnist", tmp_path / "set")
 
 
 @pytest.mark.parametrize("labels", [np.zeros(9, np.uint8), np.full(10, 10, np.uint8)])
@@ -238,11 +238,11 @@ def test_labels_must_fit_the_images(tmp_path: Path, labels: np.ndarray) -> None:
     write_fashion(tmp_path / "set")
     (tmp_path / "set" / "t10k-labels-idx1-ubyte").write_bytes(idx(labels))
     with pytest.raises(Failure, match=r"the t10k files of .* do not have a label from 0 to 9 for every image\."):
-        read_data_set("fashion_mnist", tmp_path / "set")
+        read_benchmark("fashion_mnist", tmp_path / "set")
 
 
 def test_a_missing_idx_file_is_named(tmp_path: Path) -> None:
     write_fashion(tmp_path / "set")
     (tmp_path / "set" / "t10k-labels-idx1-ubyte").unlink()
     with pytest.raises(Failure, match=r"has no t10k-labels-idx1-ubyte\.gz\. Fetch it again: Fashion-MNIST is at"):
-        read_data_set("fashion_mnist", tmp_path / "set")
+        read_benchmark("fashion_mnist", tmp_path / "set")

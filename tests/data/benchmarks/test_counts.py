@@ -12,13 +12,20 @@ from hypothesis import strategies as st
 
 from helpers.benchmark_trees import SPLIT, write_cub, write_pacs
 from sptnet.config import DataSource
-from sptnet.data.benchmarks import DATASETS, find_data_set, read_data_set
-from sptnet.data.benchmarks.base import Counts, Expectation, exactly, in_thousands
+from sptnet.data.benchmarks import BENCHMARKS, find_benchmark, read_benchmark
+from sptnet.data.benchmarks.base import Expectation, SplitCounts, exactly, in_thousands
 from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
-from sptnet.data.benchmarks.counts import Row, check_counts, count_parts, count_rows, expectations, refuse_differences
+from sptnet.data.benchmarks.counts import (
+    CountRow,
+    check_counts,
+    count_parts,
+    count_rows,
+    expectations,
+    refuse_differences,
+)
 from sptnet.data.benchmarks.cub import CUB, read_cub
 from sptnet.data.benchmarks.pacs import PACS, read_pacs
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.data.split import make_split, read_split, write_split
 from sptnet.errors import Failure, Misuse
 
@@ -57,19 +64,19 @@ def test_the_lists_come_with_the_package() -> None:
 
 
 def test_every_source_of_the_settings_is_there() -> None:
-    assert sorted(DATASETS) == sorted(set(get_args(DataSource)) - {"digits", "folder", "domains"})
-    for name, data_set in DATASETS.items():
-        assert data_set.name == name
-        assert 0 < data_set.n_known < data_set.expected.classes
+    assert sorted(BENCHMARKS) == sorted(set(get_args(DataSource)) - {"digits", "folder", "domains"})
+    for name, benchmark in BENCHMARKS.items():
+        assert benchmark.name == name
+        assert 0 < benchmark.n_known < benchmark.expected.classes
 
 
 def test_an_unknown_name_gets_a_hint() -> None:
     with pytest.raises(
         Misuse, match=r"^there is no data set cifar\. Did you mean cifar10\? Those there are: cifar10, "
     ):
-        read_data_set("cifar", "anywhere")
+        read_benchmark("cifar", "anywhere")
     with pytest.raises(Misuse, match=r"^there is no data set zzz\. Those there are: .*fashion_mnist, folder\.$"):
-        find_data_set("zzz", others=["folder"])
+        find_benchmark("zzz", others=["folder"])
 
 
 @pytest.mark.parametrize(
@@ -88,18 +95,18 @@ def test_expectations(expectation: Expectation, text: str, inside: list[int], ou
 
 
 def test_labelled_and_unlabelled_add_up_to_what_the_makers_ship() -> None:
-    for data_set in DATASETS.values():
-        expected = data_set.expected
+    for benchmark in BENCHMARKS.values():
+        expected = benchmark.expected
         if expected.train and expected.labelled and expected.unlabelled:
             gap = expected.train.value - expected.labelled.value - expected.unlabelled.value
-            assert abs(gap) <= (expected.labelled.step + expected.unlabelled.step) / 2, data_set.name
+            assert abs(gap) <= (expected.labelled.step + expected.unlabelled.step) / 2, benchmark.name
 
 
-def pile_with(labels: list[int], test: list[bool], n_classes: int) -> Pile:
+def image_set_with(labels: list[int], test: list[bool], n_classes: int) -> ImageSet:
     ids = tuple(map(str, range(len(labels))))
     sources = tuple(np.zeros((1, 1), np.uint8) for _ in labels)
     names = tuple(f"class{i}" for i in range(n_classes))
-    return Pile("set", ids, sources, names, np.array(labels, np.int64), None, np.array(test, np.bool_))
+    return ImageSet("set", ids, sources, names, np.array(labels, np.int64), None, np.array(test, np.bool_))
 
 
 @settings(max_examples=100, deadline=None)
@@ -109,10 +116,10 @@ def test_labelled_and_unlabelled_never_overlap_and_cover_the_training_images(dat
     images = data.draw(st.lists(st.tuples(st.integers(0, n_classes - 1), st.booleans()), min_size=1, max_size=60))
     known = data.draw(st.integers(1, n_classes))
     share = data.draw(st.floats(0.1, 1.0))
-    pile = pile_with([label for label, _ in images], [test for _, test in images], n_classes)
+    image_set = image_set_with([label for label, _ in images], [test for _, test in images], n_classes)
     candidates = [i for i, (label, test) in enumerate(images) if label < known and not test]
     try:
-        split = make_split(pile, known, share, seed=data.draw(st.integers(0, 5)))
+        split = make_split(image_set, known, share, seed=data.draw(st.integers(0, 5)))
     except Misuse as refused:
         assert "has no labelled training image" in str(refused) or "no unlabelled image is left" in str(refused)
         return
@@ -122,7 +129,7 @@ def test_labelled_and_unlabelled_never_overlap_and_cover_the_training_images(dat
     assert labelled <= set(candidates)
     assert len(labelled) == int(share * len(candidates))
     found = count_parts(split)
-    assert found == Counts(
+    assert found == SplitCounts(
         labelled=len(labelled),
         labelled_classes=known,
         unlabelled=len(unlabelled),
@@ -132,31 +139,31 @@ def test_labelled_and_unlabelled_never_overlap_and_cover_the_training_images(dat
 
 
 def test_the_split_of_a_benchmark_is_written_and_read_back(tmp_path: Path) -> None:
-    pile = read_cub(write_cub(tmp_path / "set"), SPLIT)
-    split = make_split(pile, 2)
-    write_split(split, pile, tmp_path / "split.json")
-    again = read_split(tmp_path / "split.json", pile)
-    assert again.classes == split.classes == pile.names
+    image_set = read_cub(write_cub(tmp_path / "set"), SPLIT)
+    split = make_split(image_set, 2)
+    write_split(split, image_set, tmp_path / "split.json")
+    again = read_split(tmp_path / "split.json", image_set)
+    assert again.classes == split.classes == image_set.names
     for part in ("labelled", "unlabelled", "holdout", "test", "target"):
         np.testing.assert_array_equal(getattr(again, part), getattr(split, part))
 
 
 def test_held_out_images_count_as_labelled_and_unknown_truths_as_no_class() -> None:
-    pile = pile_with([0, 0, 0, 0, 1, 1, 2, 2], [False] * 7 + [True], 3)
-    split = make_split(pile, 1, labelled_share=0.75, holdout_share=0.5)
+    image_set = image_set_with([0, 0, 0, 0, 1, 1, 2, 2], [False] * 7 + [True], 3)
+    split = make_split(image_set, 1, labelled_share=0.75, holdout_share=0.5)
     assert len(split.holdout) > 0
     assert count_parts(split).labelled == 3
     given = np.array([True, True, False, False, False, False, False, False])
-    partly = dataclasses.replace(pile, given=given, labels=np.array([0, 1, -1, -1, 2, 2, 2, 2]))
-    assert count_parts(make_split(partly)) == Counts(2, 2, 5, 1, 1)
+    partly = dataclasses.replace(image_set, given=given, labels=np.array([0, 1, -1, -1, 2, 2, 2, 2]))
+    assert count_parts(make_split(partly)) == SplitCounts(2, 2, 5, 1, 1)
 
 
 @pytest.fixture
-def small_cub(tmp_path: Path) -> Pile:
+def small_cub(tmp_path: Path) -> ImageSet:
     return read_cub(write_cub(tmp_path), SPLIT)
 
 
-def test_right_counts_pass(small_cub: Pile) -> None:
+def test_right_counts_pass(small_cub: ImageSet) -> None:
     split = make_split(small_cub, 2)
     expected = dataclasses.replace(
         CUB.expected, classes=4, train=exactly(16), labelled=exactly(4), unlabelled=exactly(12), test=exactly(8)
@@ -175,7 +182,7 @@ def test_right_counts_pass(small_cub: Pile) -> None:
     check_counts(small, small_cub)
 
 
-def test_wrong_counts_are_all_named(small_cub: Pile) -> None:
+def test_wrong_counts_are_all_named(small_cub: ImageSet) -> None:
     expected = dataclasses.replace(CUB.expected, train=exactly(20), test=exactly(5))
     with pytest.raises(
         Failure,
@@ -187,18 +194,18 @@ def test_wrong_counts_are_all_named(small_cub: Pile) -> None:
 
 def test_a_rounded_number_that_differs_is_named() -> None:
     with pytest.raises(Failure, match=r"^cub has 1,900 labelled images, the published split has 2\.0K\. Fetch"):
-        refuse_differences([Row("labelled images", 1900, in_thousands(2.0))], CUB)
+        refuse_differences([CountRow("labelled images", 1900, in_thousands(2.0))], CUB)
 
 
-def test_a_split_of_ones_own_is_compared_only_where_no_split_matters(small_cub: Pile) -> None:
+def test_a_split_of_ones_own_is_compared_only_where_no_split_matters(small_cub: ImageSet) -> None:
     assert set(expectations(CUB, published=False)) == {"training images", "test images"}
     assert set(expectations(PACS)) == {"labelled classes", "unlabelled classes"}
 
 
 def test_domains_are_counted_one_by_one(tmp_path: Path) -> None:
-    pile = read_pacs(write_pacs(tmp_path))
-    split = make_split(pile, 4, labelled_share=1.0, labelled_domain="photo")
-    rows = count_rows(pile, split, expectations(PACS))
+    image_set = read_pacs(write_pacs(tmp_path))
+    split = make_split(image_set, 4, labelled_share=1.0, labelled_domain="photo")
+    rows = count_rows(image_set, split, expectations(PACS))
     assert {row.what.strip(): row.found for row in rows} == {
         "training images": 28,
         "labelled images": 8,

@@ -24,31 +24,31 @@ def things(tmp_path: Path) -> Path:
 
 
 def test_the_order_is_labelled_then_unlabelled_then_unseen(things: Path) -> None:
-    pile = read_domains(things, "photo", ["sketch", "ink"])
-    assert pile.names == ("axe", "cup", "pear")
-    assert pile.ids[:4] == ("photo/axe/1.jpg", "photo/cup/10.png", "photo/cup/2.png", "photo/cup/more/1.png")
-    assert pile.domains == ("photo",) * 4 + ("ink",) * 4 + ("sketch",) * 5 + ("clay",) * 4
-    assert pile.test.tolist() == [False] * 13 + [True] * 4
-    assert true_names(pile) == ["axe", "cup", "cup", "cup"] * 2 + ["axe", "cup", "cup", "cup", "pear"] + [
+    image_set = read_domains(things, "photo", ["sketch", "ink"])
+    assert image_set.names == ("axe", "cup", "pear")
+    assert image_set.ids[:4] == ("photo/axe/1.jpg", "photo/cup/10.png", "photo/cup/2.png", "photo/cup/more/1.png")
+    assert image_set.domains == ("photo",) * 4 + ("ink",) * 4 + ("sketch",) * 5 + ("clay",) * 4
+    assert image_set.test.tolist() == [False] * 13 + [True] * 4
+    assert true_names(image_set) == ["axe", "cup", "cup", "cup"] * 2 + ["axe", "cup", "cup", "cup", "pear"] + [
         "axe",
         "cup",
         "cup",
         "cup",
     ]
-    assert pile.given is None
-    assert pile.name == things.name
-    assert pile.sources == tuple(things / id_ for id_ in pile.ids)
+    assert image_set.given is None
+    assert image_set.name == things.name
+    assert image_set.sources == tuple(things / id_ for id_ in image_set.ids)
 
 
 def test_only_the_domains_asked_for_are_read(things: Path) -> None:
-    pile = read_domains(things, "ink", [], ["ink", "clay"])
-    assert pile.domains == ("ink",) * 4 + ("clay",) * 4
-    assert pile.names == ("axe", "cup")
+    image_set = read_domains(things, "ink", [], ["ink", "clay"])
+    assert image_set.domains == ("ink",) * 4 + ("clay",) * 4
+    assert image_set.names == ("axe", "cup")
 
 
 def test_labels_come_from_the_labelled_domain_alone(things: Path) -> None:
-    pile = read_domains(things, "photo", ["ink"])
-    split = make_split(pile, 2, labelled_share=1.0, labelled_domain="photo")
+    image_set = read_domains(things, "photo", ["ink"])
+    split = make_split(image_set, 2, labelled_share=1.0, labelled_domain="photo")
     assert split.labelled.tolist() == [0, 1, 2, 3]
     assert split.unlabelled.tolist() == [4, 5, 6, 7]
 
@@ -95,10 +95,10 @@ def test_an_empty_domain_is_refused(things: Path) -> None:
 def test_lists_say_which_images_there_are_and_their_order(things: Path) -> None:
     lines(things / "photo_test.txt", "photo/axe/1.jpg 0", "photo/cup/2.png 1")
     lines(things / "photo_train.txt", "photo/cup/10.png 1", "photo/cup/2.png 1")
-    pile = read_domains(things, "photo", ["ink"])
-    assert pile.ids[:3] == ("photo/cup/10.png", "photo/cup/2.png", "photo/axe/1.jpg")
-    assert pile.domains is not None and pile.domains[:4] == ("photo", "photo", "photo", "ink")
-    assert true_names(pile)[:3] == ["cup", "cup", "axe"]
+    image_set = read_domains(things, "photo", ["ink"])
+    assert image_set.ids[:3] == ("photo/cup/10.png", "photo/cup/2.png", "photo/axe/1.jpg")
+    assert image_set.domains is not None and image_set.domains[:4] == ("photo", "photo", "photo", "ink")
+    assert true_names(image_set)[:3] == ["cup", "cup", "axe"]
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,13 @@ def write_domainnet(root: Path) -> Path:
 @pytest.mark.parametrize("given", ["", "domainnet"])
 def test_domainnet(tmp_path: Path, given: str) -> None:
     write_domainnet(tmp_path / "domainnet")
-    pile = read_domainnet(tmp_path / given, classes=4)
-    assert pile.name == "domainnet"
-    assert pile.names == tuple(DOMAINNET_CLASSES)
+    image_set = read_domainnet(tmp_path / given, classes=4)
+    assert image_set.name == "domainnet"
+    assert image_set.names == tuple(DOMAINNET_CLASSES)
     order = ("real", "painting", "clipart", "infograph", "quickdraw", "sketch")
-    assert pile.domains == tuple(domain for domain in order for _ in range(8))
-    assert pile.ids[:2] == ("real/The_Mona_Lisa/real_001.jpg", "real/The_Mona_Lisa/real_002.jpg")
-    assert pile.test.tolist() == [False] * 16 + [True] * 32
+    assert image_set.domains == tuple(domain for domain in order for _ in range(8))
+    assert image_set.ids[:2] == ("real/The_Mona_Lisa/real_001.jpg", "real/The_Mona_Lisa/real_002.jpg")
+    assert image_set.test.tolist() == [False] * 16 + [True] * 32
 
 
 @pytest.mark.parametrize(
@@ -171,13 +171,13 @@ def test_no_domainnet(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["", "PACS", "kfold", "PACS/kfold"])
 def test_pacs(tmp_path: Path, place: str) -> None:
     write_pacs(tmp_path / place)
-    pile = read_pacs(tmp_path)
-    assert pile.name == "pacs"
-    assert pile.names == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+    image_set = read_pacs(tmp_path)
+    assert image_set.name == "pacs"
+    assert image_set.names == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
     order = ("photo", "art_painting", "cartoon", "sketch")
-    assert pile.domains == tuple(domain for domain in order for _ in range(14))
-    assert pile.ids[0] == "photo/dog/pic_1.jpg"
-    assert pile.test.tolist() == [False] * 28 + [True] * 28
+    assert image_set.domains == tuple(domain for domain in order for _ in range(14))
+    assert image_set.ids[0] == "photo/dog/pic_1.jpg"
+    assert image_set.test.tolist() == [False] * 28 + [True] * 28
 
 
 @pytest.mark.parametrize("lists", ["", "kfold"])
@@ -190,12 +190,12 @@ def test_pacs_with_its_lists(tmp_path: Path, lists: str, prefix: str) -> None:
             lines(tmp_path / lists / f"{domain}_{part}_kfold.txt", *rows)
         whole = [f"{prefix}{domain}/{name}/pic_{i}.jpg {c}" for c, name in enumerate(CLASSES, 1) for i in (1, 2)]
         lines(tmp_path / lists / f"{domain}_test_kfold.txt", *whole)
-    pile = read_pacs(tmp_path)
-    assert pile.ids[:14] == tuple(f"photo/{name}/pic_2.jpg" for name in CLASSES) + tuple(
+    image_set = read_pacs(tmp_path)
+    assert image_set.ids[:14] == tuple(f"photo/{name}/pic_2.jpg" for name in CLASSES) + tuple(
         f"photo/{name}/pic_1.jpg" for name in CLASSES[::-1]
     )
-    assert true_names(pile)[:14] == [*CLASSES, *CLASSES[::-1]]
-    assert len(pile) == 56
+    assert true_names(image_set)[:14] == [*CLASSES, *CLASSES[::-1]]
+    assert len(image_set) == 56
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from urllib.error import HTTPError, URLError
 import pytest
 import torchvision
 
-from sptnet.data.benchmarks import DATASETS
+from sptnet.data.benchmarks import BENCHMARKS
 from sptnet.data.benchmarks.download import SECONDS_OF_SILENCE, Archive, from_torchvision
 from sptnet.errors import Failure
 
@@ -190,7 +190,7 @@ def test_torchvision_is_asked_with_the_right_words(monkeypatch: pytest.MonkeyPat
     for name in ("CIFAR10", "CIFAR100", "FashionMNIST", "FGVCAircraft"):
         monkeypatch.setattr(torchvision.datasets, name, fake(name))
     for name in ("cifar10", "cifar100", "fashion_mnist", "aircraft"):
-        download = DATASETS[name].download
+        download = BENCHMARKS[name].download
         assert download is not None
         download(tmp_path / name)
     whole = {"download": True}

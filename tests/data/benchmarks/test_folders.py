@@ -41,15 +41,15 @@ def test_the_choice_of_imagenet_100_is_the_published_one() -> None:
 @pytest.mark.parametrize("place", ["", "ILSVRC/Data/CLS-LOC"])
 def test_imagenet(tmp_path: Path, place: str) -> None:
     root = write_imagenet(tmp_path / place)
-    pile = read_imagenet(tmp_path, classes=8)
-    assert pile.name == "imagenet1k"
-    assert pile.names == tuple(SYNSETS)
+    image_set = read_imagenet(tmp_path, classes=8)
+    assert image_set.name == "imagenet1k"
+    assert image_set.names == tuple(SYNSETS)
     theirs = [ImageFolder(root / part) for part in ("train", "val")]
     samples = [sample for folder in theirs for sample in folder.samples]
-    assert list(pile.ids) == [Path(path).relative_to(root).as_posix() for path, _ in samples]
-    assert pile.labels.tolist() == [label for _, label in samples]
-    assert pile.test.tolist() == [False] * 24 + [True] * 8
-    assert_published_draw(pile, 2)
+    assert list(image_set.ids) == [Path(path).relative_to(root).as_posix() for path, _ in samples]
+    assert image_set.labels.tolist() == [label for _, label in samples]
+    assert image_set.test.tolist() == [False] * 24 + [True] * 8
+    assert_published_draw(image_set, 2)
 
 
 def test_imagenet_100_takes_its_part(tmp_path: Path) -> None:
@@ -57,21 +57,21 @@ def test_imagenet_100_takes_its_part(tmp_path: Path) -> None:
     kept = [SYNSETS[i] for i in chosen_classes(8, 4)]
     shutil.rmtree(root / "train" / next(synset for synset in SYNSETS if synset not in kept))
     (root / "train" / next(synset for synset in SYNSETS if synset not in kept)).mkdir()  # never looked into
-    pile = read_imagenet(tmp_path, name="imagenet100", chosen=4, classes=8)
-    assert pile.name == "imagenet100"
-    assert pile.names == tuple(kept)
-    assert true_names(pile) == [synset for synset in kept for _ in range(3)] + kept
-    assert all(id_.split("/")[1] == name for id_, name in zip(pile.ids, true_names(pile), strict=True))
+    image_set = read_imagenet(tmp_path, name="imagenet100", chosen=4, classes=8)
+    assert image_set.name == "imagenet100"
+    assert image_set.names == tuple(kept)
+    assert true_names(image_set) == [synset for synset in kept for _ in range(3)] + kept
+    assert all(id_.split("/")[1] == name for id_, name in zip(image_set.ids, true_names(image_set), strict=True))
 
 
 @pytest.mark.parametrize("place", ["", "ILSVRC/Data/CLS-LOC"])
 def test_a_flat_val_is_sorted_by_kaggles_list(tmp_path: Path, place: str) -> None:
     write_imagenet(tmp_path / place, flat=True)
     solution(tmp_path)
-    pile = read_imagenet(tmp_path, classes=8)
-    tests = {id_: pile.names[label] for id_, label in zip(pile.ids[24:], pile.labels[24:], strict=True)}
+    image_set = read_imagenet(tmp_path, classes=8)
+    tests = {id_: image_set.names[label] for id_, label in zip(image_set.ids[24:], image_set.labels[24:], strict=True)}
     assert tests == {f"val/ILSVRC2012_val_{50 - c:08d}.JPEG": synset for c, synset in enumerate(SYNSETS)}
-    assert pile.test.tolist() == [False] * 24 + [True] * 8
+    assert image_set.test.tolist() == [False] * 24 + [True] * 8
     part = read_imagenet(tmp_path, chosen=4, classes=8)
     assert true_names(part)[12:] == list(part.names)[::-1]
 
@@ -149,14 +149,14 @@ def write_herbarium(root: Path, parts: tuple[str, str] = ("small-train", "small-
 @pytest.mark.parametrize("given", ["", "herbarium_19"])
 def test_herbarium(tmp_path: Path, parts: tuple[str, str], given: str) -> None:
     root = write_herbarium(tmp_path / "herbarium_19", parts)
-    pile = read_herbarium(tmp_path / given, HERB_SPLIT)
-    assert pile.name == "herbarium19"
-    assert pile.names == ("2", "10", "0", "1", "100", "21")
+    image_set = read_herbarium(tmp_path / given, HERB_SPLIT)
+    assert image_set.name == "herbarium19"
+    assert image_set.names == ("2", "10", "0", "1", "100", "21")
     samples = [sample for part in parts for sample in ImageFolder(root / part).samples]
-    assert list(pile.ids) == [Path(path).relative_to(root).as_posix() for path, _ in samples]
-    assert true_names(pile) == [HERBS[number] for _, number in samples]
-    assert pile.test.tolist() == [False] * 24 + [True] * 6
-    assert_published_draw(pile, 3)
+    assert list(image_set.ids) == [Path(path).relative_to(root).as_posix() for path, _ in samples]
+    assert true_names(image_set) == [HERBS[number] for _, number in samples]
+    assert image_set.test.tolist() == [False] * 24 + [True] * 6
+    assert_published_draw(image_set, 3)
 
 
 def test_the_small_parts_go_first(tmp_path: Path) -> None:

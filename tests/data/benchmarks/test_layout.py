@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers.benchmark_trees import lines, pictures
-from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
+from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
 from sptnet.errors import Failure, Misuse
 
 
@@ -126,15 +126,15 @@ def test_missing_images_are_counted_and_three_named(tree: Tree) -> None:
 
 def test_a_pile_has_training_images_first_and_the_published_class_order(tree: Tree) -> None:
     listed = [Listed("t1", 0, True), Listed("b", 2, False), Listed("a", 1, False), Listed("t0", 2, True)]
-    pile = pile_of(tree, "set", listed, ["zero", "one", "two"], [2, 0, 1])
-    assert pile.ids == ("b", "a", "t1", "t0")
-    assert pile.sources == tuple(tree.root / id_ for id_ in pile.ids)
-    assert pile.names == ("two", "zero", "one")
-    assert [pile.names[label] for label in pile.labels] == ["two", "one", "zero", "two"]
-    assert pile.test.tolist() == [False, False, True, True]
-    assert pile.given is None
+    image_set = image_set_of(tree, "set", listed, ["zero", "one", "two"], [2, 0, 1])
+    assert image_set.ids == ("b", "a", "t1", "t0")
+    assert image_set.sources == tuple(tree.root / id_ for id_ in image_set.ids)
+    assert image_set.names == ("two", "zero", "one")
+    assert [image_set.names[label] for label in image_set.labels] == ["two", "one", "zero", "two"]
+    assert image_set.test.tolist() == [False, False, True, True]
+    assert image_set.given is None
 
 
 def test_a_wrong_number_of_classes_is_refused(tree: Tree) -> None:
     with pytest.raises(Failure, match=rf"^{tree.root} has 1 classes, set has 2\."):
-        pile_of(tree, "set", [], ["one"], [0, 1])
+        image_set_of(tree, "set", [], ["one"], [0, 1])

@@ -27,15 +27,15 @@ from sptnet.errors import Failure, Misuse
 @pytest.mark.parametrize("given", ["", "CUB_200_2011"])
 def test_cub(tmp_path: Path, given: str) -> None:
     root = write_cub(tmp_path / "CUB_200_2011")
-    pile = read_cub(tmp_path / given, SPLIT)
-    assert pile.name == "cub"
-    assert pile.names == ("003.Cardinal", "001.Albatross", "002.Bunting", "004.Dove")
+    image_set = read_cub(tmp_path / given, SPLIT)
+    assert image_set.name == "cub"
+    assert image_set.names == ("003.Cardinal", "001.Albatross", "002.Bunting", "004.Dove")
     order = [i for i in range(1, 25) if i % 3] + [i for i in range(1, 25) if i % 3 == 0]
-    assert pile.ids == tuple(f"images/{BIRDS[(i - 1) % 4]}/bird_{100 - i:02d}.jpg" for i in order)
-    assert true_names(pile) == [BIRDS[(i - 1) % 4] for i in order]
-    assert pile.test.tolist() == [False] * 16 + [True] * 8
-    assert pile.sources[0] == root / pile.ids[0]
-    assert_published_draw(pile, 2)
+    assert image_set.ids == tuple(f"images/{BIRDS[(i - 1) % 4]}/bird_{100 - i:02d}.jpg" for i in order)
+    assert true_names(image_set) == [BIRDS[(i - 1) % 4] for i in order]
+    assert image_set.test.tolist() == [False] * 16 + [True] * 8
+    assert image_set.sources[0] == root / image_set.ids[0]
+    assert_published_draw(image_set, 2)
 
 
 def drop_line(file: str, start: str) -> Callable[[Path], None]:
@@ -128,19 +128,19 @@ def write_cars(root: Path, devkit: str = "devkit", test_labels: str = "", n_trai
 )
 def test_cars(tmp_path: Path, devkit: str, test_labels: str, given: str) -> None:
     root = write_cars(tmp_path / "stanford_cars", devkit, test_labels)
-    pile = read_cars(tmp_path if given else root, SPLIT)
-    assert pile.name == "cars"
-    assert pile.names == (MODELS[2], MODELS[0], MODELS[1], MODELS[3])
+    image_set = read_cars(tmp_path if given else root, SPLIT)
+    assert image_set.name == "cars"
+    assert image_set.names == (MODELS[2], MODELS[0], MODELS[1], MODELS[3])
     train = [f"cars_train/{12 - i:05d}.jpg" for i in range(12)]
-    assert pile.ids == (*train, *(f"cars_test/{5 - i:05d}.jpg" for i in range(5)))
-    assert true_names(pile) == [MODELS[i % 4] for i in range(12)] + [MODELS[i % 4] for i in range(5)]
-    assert pile.test.tolist() == [False] * 12 + [True] * 5
-    assert_published_draw(pile, 2)
+    assert image_set.ids == (*train, *(f"cars_test/{5 - i:05d}.jpg" for i in range(5)))
+    assert true_names(image_set) == [MODELS[i % 4] for i in range(12)] + [MODELS[i % 4] for i in range(5)]
+    assert image_set.test.tolist() == [False] * 12 + [True] * 5
+    assert_published_draw(image_set, 2)
 
 
 def test_cars_with_a_single_training_image(tmp_path: Path) -> None:
-    pile = read_cars(write_cars(tmp_path / "set", n_train=1), SPLIT)
-    assert pile.ids[0] == "cars_train/00001.jpg" and pile.ids[1].startswith("cars_test/")
+    image_set = read_cars(write_cars(tmp_path / "set", n_train=1), SPLIT)
+    assert image_set.ids[0] == "cars_train/00001.jpg" and image_set.ids[1].startswith("cars_test/")
 
 
 def write_one_list(root: Path) -> Path:
@@ -153,11 +153,11 @@ def write_one_list(root: Path) -> Path:
 
 
 def test_cars_in_one_list(tmp_path: Path) -> None:
-    pile = read_cars(write_one_list(tmp_path), SPLIT)
+    image_set = read_cars(write_one_list(tmp_path), SPLIT)
     order = [i for i in range(12) if i % 3] + [0, 3, 6, 9]
-    assert pile.ids == tuple(f"car_ims/{i + 1:06d}.jpg" for i in order)
-    assert true_names(pile) == [MODELS[i // 3] for i in order]
-    assert pile.test.tolist() == [False] * 8 + [True] * 4
+    assert image_set.ids == tuple(f"car_ims/{i + 1:06d}.jpg" for i in order)
+    assert true_names(image_set) == [MODELS[i // 3] for i in order]
+    assert image_set.test.tolist() == [False] * 8 + [True] * 4
 
 
 def test_two_lists_go_before_one(tmp_path: Path) -> None:
@@ -231,14 +231,14 @@ def write_aircraft(root: Path) -> Path:
 @pytest.mark.parametrize("given", ["", "fgvc-aircraft-2013b", "fgvc-aircraft-2013b/data"])
 def test_aircraft(tmp_path: Path, given: str) -> None:
     write_aircraft(tmp_path / "fgvc-aircraft-2013b" / "data")
-    pile = read_aircraft(tmp_path / given, SPLIT)
-    assert pile.name == "aircraft"
-    assert pile.names == tuple(IN_ORDER[i] for i in (2, 0, 1, 3))
+    image_set = read_aircraft(tmp_path / given, SPLIT)
+    assert image_set.name == "aircraft"
+    assert image_set.names == tuple(IN_ORDER[i] for i in (2, 0, 1, 3))
     train = [f"images/{9000 - i:07d}.jpg" for i in range(16)]
-    assert pile.ids == (*train, *(f"images/{100 + i:07d}.jpg" for i in range(4)))
-    assert true_names(pile) == VARIANTS * 5
-    assert pile.test.tolist() == [False] * 16 + [True] * 4
-    assert_published_draw(pile, 2)
+    assert image_set.ids == (*train, *(f"images/{100 + i:07d}.jpg" for i in range(4)))
+    assert true_names(image_set) == VARIANTS * 5
+    assert image_set.test.tolist() == [False] * 16 + [True] * 4
+    assert_published_draw(image_set, 2)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sptnet.data.benchmarks.aircraft import AIRCRAFT
-from sptnet.data.benchmarks.base import DataSet
+from sptnet.data.benchmarks.base import Benchmark
 from sptnet.data.benchmarks.cars import CARS
 from sptnet.data.benchmarks.cifar import CIFAR_10, CIFAR_100
 from sptnet.data.benchmarks.cub import CUB
@@ -14,13 +14,13 @@ from sptnet.data.benchmarks.fashion_mnist import FASHION_MNIST
 from sptnet.data.benchmarks.herbarium import HERBARIUM
 from sptnet.data.benchmarks.imagenet import IMAGENET_1K, IMAGENET_100
 from sptnet.data.benchmarks.pacs import PACS
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.errors import Misuse
 from sptnet.runtime.text import printable
 
-DATASETS: dict[str, DataSet] = {
-    data_set.name: data_set
-    for data_set in (
+BENCHMARKS: dict[str, Benchmark] = {
+    benchmark.name: benchmark
+    for benchmark in (
         CIFAR_10,
         CIFAR_100,
         IMAGENET_100,
@@ -36,16 +36,16 @@ DATASETS: dict[str, DataSet] = {
 }
 
 
-def find_data_set(name: str, others: Sequence[str] = ()) -> DataSet:
+def find_benchmark(name: str, others: Sequence[str] = ()) -> Benchmark:
     """By its name; `others` are names that mean something besides the benchmarks."""
-    if name not in DATASETS:
-        names = [*DATASETS, *others]
+    if name not in BENCHMARKS:
+        names = [*BENCHMARKS, *others]
         close = difflib.get_close_matches(name, names, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise Misuse(f"there is no data set {printable(name)}.{hint} Those there are: {', '.join(names)}.")
-    return DATASETS[name]
+    return BENCHMARKS[name]
 
 
-def read_data_set(name: str, folder: Path | str) -> Pile:
+def read_benchmark(name: str, folder: Path | str) -> ImageSet:
     """A benchmark from its makers' files, classes in the published order, known ones first."""
-    return find_data_set(name).read(Path(folder))
+    return find_benchmark(name).read(Path(folder))

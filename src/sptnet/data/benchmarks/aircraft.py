@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from sptnet.data.benchmarks.base import DataSet, Expected, exactly, in_thousands
+from sptnet.data.benchmarks.base import Benchmark, Expected, exactly, in_thousands
 from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
 from sptnet.data.benchmarks.download import from_torchvision
-from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
-from sptnet.data.image_set import Pile
+from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
+from sptnet.data.image_set import ImageSet
 
 URL = "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz"
 WHERE = (
@@ -17,7 +17,7 @@ LISTS = (("images_variant_trainval.txt", False), ("images_variant_test.txt", Tru
 CLASSES = class_split("fgvc_aircraft")
 
 
-def read_aircraft(folder: Path, split: ClassSplit = CLASSES) -> Pile:
+def read_aircraft(folder: Path, split: ClassSplit = CLASSES) -> ImageSet:
     """Images in the order of the lists; a class's number is its place among the sorted names of variants."""
     tree = Tree.find(folder, [LISTS[0][0]], ["data", "fgvc-aircraft-2013b/data"], WHERE)
     rows = [(image, variant, test) for file, test in LISTS for image, variant in tree.pairs(file)]
@@ -28,10 +28,10 @@ def read_aircraft(folder: Path, split: ClassSplit = CLASSES) -> Pile:
         raise tree.incomplete(f"{tree.root / LISTS[1][0]} names a variant {strangers[0]} that has no training image")
     listed = [Listed(f"images/{image}.jpg", number[variant], test) for image, variant, test in rows]
     tree.require(image.id for image in listed)
-    return pile_of(tree, "aircraft", listed, classes, split.order)
+    return image_set_of(tree, "aircraft", listed, classes, split.order)
 
 
-AIRCRAFT = DataSet(
+AIRCRAFT = Benchmark(
     name="aircraft",
     title="FGVC-Aircraft",
     read=read_aircraft,

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 
 
 @dataclass(frozen=True)
-class Counts:
+class SplitCounts:
     labelled: int
     labelled_classes: int
     unlabelled: int
@@ -51,10 +51,10 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class DataSet:
+class Benchmark:
     name: str
     title: str
-    read: Callable[[Path], Pile]
+    read: Callable[[Path], ImageSet]
     n_known: int
     """The first so many of the pile's class names are the known classes."""
     expected: Expected

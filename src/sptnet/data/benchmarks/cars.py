@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from sptnet.data.benchmarks.base import DataSet, Expected, exactly, in_thousands
+from sptnet.data.benchmarks.base import Benchmark, Expected, exactly, in_thousands
 from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
-from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
-from sptnet.data.image_set import Pile
+from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
+from sptnet.data.image_set import ImageSet
 
 WHERE = (
     "Stanford Cars is no longer at its makers' page; copies are on Kaggle and elsewhere. The folder must hold "
@@ -21,7 +21,7 @@ TEST_LABELS = "cars_test_annos_withlabels.mat"
 CLASSES = class_split("stanford_cars")
 
 
-def read_cars(folder: Path, split: ClassSplit = CLASSES) -> Pile:
+def read_cars(folder: Path, split: ClassSplit = CLASSES) -> ImageSet:
     """Images in the order of the annotations, which the published draw of labelled ones goes by.
 
     The arrangement with one cars_annos.mat orders the images otherwise: its draw is not the published one.
@@ -37,7 +37,7 @@ def read_cars(folder: Path, split: ClassSplit = CLASSES) -> Pile:
     if strangers:
         raise tree.incomplete(f"the class of {strangers[0]} has no name in the lists of {tree.root}")
     tree.require(image.id for image in listed)
-    return pile_of(tree, "cars", listed, classes, split.order)
+    return image_set_of(tree, "cars", listed, classes, split.order)
 
 
 def _two_lists(tree: Tree, devkit: str) -> tuple[list[str], list[Listed]]:
@@ -75,7 +75,7 @@ def _variable(tree: Tree, file: str, name: str, *fields: str) -> Any:
     return values
 
 
-CARS = DataSet(
+CARS = Benchmark(
     name="cars",
     title="Stanford Cars",
     read=read_cars,

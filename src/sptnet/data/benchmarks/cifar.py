@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.data.benchmarks.base import DataSet, Expected, exactly
+from sptnet.data.benchmarks.base import Benchmark, Expected, exactly
 from sptnet.data.benchmarks.download import from_torchvision
 from sptnet.data.benchmarks.layout import Tree
 from sptnet.data.benchmarks.safe_pickle import ByteArray, read_pickle
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 
 PAGE = "https://www.cs.toronto.edu/~kriz"
 
@@ -59,7 +59,7 @@ HUNDRED = Batches(
 )
 
 
-def read_cifar(batches: Batches, folder: Path) -> Pile:
+def read_cifar(batches: Batches, folder: Path) -> ImageSet:
     """Images in the order of the batches, classes in the order of the makers' label numbers."""
     tree = Tree.find(folder, [batches.meta], [batches.folder], batches.where)
     names = _entries(tree, batches.meta, batches.names)[0]
@@ -68,7 +68,7 @@ def read_cifar(batches: Batches, folder: Path) -> Pile:
     parts = [_batch(tree, file, batches) for file in (*batches.train, batches.test)]
     sizes = [len(pixels) for pixels, _ in parts]
     n_train, n_test = sum(sizes[:-1]), sizes[-1]
-    return Pile(
+    return ImageSet(
         name=batches.name,
         ids=tuple(f"train-{i:05d}" for i in range(n_train)) + tuple(f"test-{i:05d}" for i in range(n_test)),
         sources=tuple(image for pixels, _ in parts for image in pixels),
@@ -102,7 +102,7 @@ def _entries(tree: Tree, file: str, *keys: str) -> list[Any]:
     return [content[key] for key in keys]
 
 
-CIFAR_10 = DataSet(
+CIFAR_10 = Benchmark(
     name="cifar10",
     title="CIFAR-10",
     read=partial(read_cifar, TEN),
@@ -111,7 +111,7 @@ CIFAR_10 = DataSet(
     where=TEN.where,
     download=from_torchvision("CIFAR10", f"{PAGE}/cifar-10-python.tar.gz"),
 )
-CIFAR_100 = DataSet(
+CIFAR_100 = Benchmark(
     name="cifar100",
     title="CIFAR-100",
     read=partial(read_cifar, HUNDRED),

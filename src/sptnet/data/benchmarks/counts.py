@@ -6,15 +6,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.data.benchmarks.base import Counts, DataSet, Expectation, exactly
-from sptnet.data.image_set import Pile
+from sptnet.data.benchmarks.base import Benchmark, Expectation, SplitCounts, exactly
+from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split
 from sptnet.errors import Failure
 
 TOTALS = ("training images", "test images")
 
 
-class Row(NamedTuple):
+class CountRow(NamedTuple):
     what: str
     found: int
     expected: Expectation | None = None
@@ -24,10 +24,10 @@ class Row(NamedTuple):
         return self.expected is not None and not self.expected.agrees(self.found)
 
 
-def count_parts(split: Split) -> Counts:
+def count_parts(split: Split) -> SplitCounts:
     """Held-out images count as labelled; images of which nobody knows the truth are of no class."""
     labelled = np.concatenate([split.labelled, split.holdout])
-    return Counts(
+    return SplitCounts(
         labelled=len(labelled),
         labelled_classes=_classes(split.target[labelled]),
         unlabelled=len(split.unlabelled),
@@ -36,7 +36,7 @@ def count_parts(split: Split) -> Counts:
     )
 
 
-def count_rows(pile: Pile, split: Split, expected: dict[str, Expectation]) -> list[Row]:
+def count_rows(image_set: ImageSet, split: Split, expected: dict[str, Expectation]) -> list[CountRow]:
     """The whole table; a pile of domains is counted domain by domain too."""
     found = count_parts(split)
     numbers = [
@@ -45,20 +45,20 @@ def count_rows(pile: Pile, split: Split, expected: dict[str, Expectation]) -> li
         ("labelled classes", found.labelled_classes),
         ("unlabelled images", found.unlabelled),
         ("unlabelled classes", found.unlabelled_classes),
-        *_per_domain(pile, "unlabelled", split.unlabelled),
+        *_per_domain(image_set, "unlabelled", split.unlabelled),
         ("test images", found.test),
-        *_per_domain(pile, "test", split.test),
+        *_per_domain(image_set, "test", split.test),
     ]
-    return [Row(what, number, expected.get(what)) for what, number in numbers]
+    return [CountRow(what, number, expected.get(what)) for what, number in numbers]
 
 
-def expectations(data_set: DataSet, published: bool = True) -> dict[str, Expectation]:
+def expectations(benchmark: Benchmark, published: bool = True) -> dict[str, Expectation]:
     """What the rows of the table must show; with a split of one's own only what no split changes."""
-    expected = data_set.expected
+    expected = benchmark.expected
     wanted = {
         "training images": expected.train,
         "labelled images": expected.labelled,
-        "labelled classes": exactly(data_set.n_known),
+        "labelled classes": exactly(benchmark.n_known),
         "unlabelled images": expected.unlabelled,
         "unlabelled classes": exactly(expected.classes),
         "test images": expected.test,
@@ -66,21 +66,21 @@ def expectations(data_set: DataSet, published: bool = True) -> dict[str, Expecta
     return {what: number for what, number in wanted.items() if number is not None and (published or what in TOTALS)}
 
 
-def refuse_differences(table: list[Row], data_set: DataSet) -> None:
+def refuse_differences(table: list[CountRow], benchmark: Benchmark) -> None:
     """Names every number that differs from what is expected."""
-    wrong = [_difference(row, data_set.name) for row in table if row.differs]
+    wrong = [_difference(row, benchmark.name) for row in table if row.differs]
     if wrong:
-        raise Failure(f"{'; '.join(wrong)}. Fetch it again: {data_set.where}")
+        raise Failure(f"{'; '.join(wrong)}. Fetch it again: {benchmark.where}")
 
 
-def check_counts(data_set: DataSet, pile: Pile) -> None:
+def check_counts(benchmark: Benchmark, image_set: ImageSet) -> None:
     """Refuses a data set that has more or fewer images than its makers ship."""
-    expected = expectations(data_set, published=False)
-    found = zip(TOTALS, (int((~pile.test).sum()), int(pile.test.sum())), strict=True)
-    refuse_differences([Row(what, number, expected.get(what)) for what, number in found], data_set)
+    expected = expectations(benchmark, published=False)
+    found = zip(TOTALS, (int((~image_set.test).sum()), int(image_set.test.sum())), strict=True)
+    refuse_differences([CountRow(what, number, expected.get(what)) for what, number in found], benchmark)
 
 
-def _difference(row: Row, name: str) -> str:
+def _difference(row: CountRow, name: str) -> str:
     who = "the makers ship" if row.what in TOTALS else "the published split has"
     text = f"{name} has {row.found:,} {row.what}, {who} {row.expected}"
     if row.expected is None or row.expected.step:
@@ -89,10 +89,10 @@ def _difference(row: Row, name: str) -> str:
     return f"{text}: {gap:,} are missing" if gap > 0 else f"{text}: {-gap:,} too many"
 
 
-def _per_domain(pile: Pile, part: str, indices: npt.NDArray[np.int64]) -> list[tuple[str, int]]:
-    if pile.domains is None:
+def _per_domain(image_set: ImageSet, part: str, indices: npt.NDArray[np.int64]) -> list[tuple[str, int]]:
+    if image_set.domains is None:
         return []
-    numbers = Counter(pile.domains[i] for i in indices)
+    numbers = Counter(image_set.domains[i] for i in indices)
     return [(f"  {part} {domain}", number) for domain, number in numbers.items()]
 
 

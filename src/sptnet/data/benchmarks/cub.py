@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from sptnet.data.benchmarks.base import DataSet, Expected, exactly
+from sptnet.data.benchmarks.base import Benchmark, Expected, exactly
 from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
 from sptnet.data.benchmarks.download import Archive
-from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
-from sptnet.data.image_set import Pile
+from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
+from sptnet.data.image_set import ImageSet
 
 WHERE = (
     "CUB-200-2011 is at https://data.caltech.edu/records/65de6-vp158 or comes with --download; the folder must be or "
@@ -18,7 +18,7 @@ ARCHIVE = Archive(
 CLASSES = class_split("cub")
 
 
-def read_cub(folder: Path, split: ClassSplit = CLASSES) -> Pile:
+def read_cub(folder: Path, split: ClassSplit = CLASSES) -> ImageSet:
     """Images in the order of images.txt; names like 001.Black_footed_Albatross."""
     tree = Tree.find(folder, ["images.txt"], ["CUB_200_2011"], WHERE)
     names = dict(tree.pairs("classes.txt"))
@@ -36,10 +36,10 @@ def read_cub(folder: Path, split: ClassSplit = CLASSES) -> Pile:
         listed.append(Listed(f"images/{path}", number[class_of[id_]], training[id_] == "0"))
     tree.require(image.id for image in listed)
     tree.compare_folders("images", names.values())
-    return pile_of(tree, "cub", listed, list(names.values()), split.order)
+    return image_set_of(tree, "cub", listed, list(names.values()), split.order)
 
 
-CUB = DataSet(
+CUB = Benchmark(
     name="cub",
     title="CUB-200-2011",
     read=read_cub,

@@ -3,10 +3,10 @@
 import dataclasses
 from pathlib import Path
 
-from sptnet.data.benchmarks.base import DataSet, Expected
+from sptnet.data.benchmarks.base import Benchmark, Expected
 from sptnet.data.benchmarks.domains import check_class_folders, read_domains
 from sptnet.data.benchmarks.layout import Tree
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 
 LABELLED, UNLABELLED = "real", ("painting",)
 DOMAINS = (LABELLED, *UNLABELLED, "clipart", "infograph", "quickdraw", "sketch")
@@ -16,17 +16,17 @@ WHERE = (
 )
 
 
-def read_domainnet(folder: Path, classes: int = 345) -> Pile:
+def read_domainnet(folder: Path, classes: int = 345) -> ImageSet:
     """Classes in sorted order, capitals first; with lists the images are those the lists name."""
     tree = Tree.find(folder, [LABELLED], ["DomainNet", "domainnet"], WHERE)
-    pile = read_domains(tree.root, LABELLED, UNLABELLED, DOMAINS, where=WHERE)
-    if len(pile.names) != classes:
-        raise tree.incomplete(f"{tree.root} has {len(pile.names)} classes, DomainNet has {classes}")
-    check_class_folders(tree, DOMAINS, pile.names)
-    return dataclasses.replace(pile, name="domainnet")
+    image_set = read_domains(tree.root, LABELLED, UNLABELLED, DOMAINS, where=WHERE)
+    if len(image_set.names) != classes:
+        raise tree.incomplete(f"{tree.root} has {len(image_set.names)} classes, DomainNet has {classes}")
+    check_class_folders(tree, DOMAINS, image_set.names)
+    return dataclasses.replace(image_set, name="domainnet")
 
 
-DOMAINNET = DataSet(
+DOMAINNET = Benchmark(
     name="domainnet",
     title="DomainNet",
     read=read_domainnet,

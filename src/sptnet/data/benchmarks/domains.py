@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from sptnet.data.benchmarks.layout import Tree
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.errors import Misuse
 from sptnet.runtime.text import count, first_three, listed, printable
 
@@ -23,7 +23,7 @@ def read_domains(
     *,
     lists: Path | None = None,
     where: str = WHERE,
-) -> Pile:
+) -> ImageSet:
     """The labelled domain, then the unlabelled ones, then the unseen ones, whose images are test images.
 
     Where list files such as real_train.txt lie in `lists` (the root if not given), they say which images there are;
@@ -39,7 +39,7 @@ def read_domains(
     ids = {domain: _images(tree, domain, lists or root) for domain in order}
     names = sorted({_class_of(id_) for id_ in chain(*ids.values())})
     position = {name: i for i, name in enumerate(names)}
-    return Pile(
+    return ImageSet(
         name=root.resolve().name or str(root),
         ids=tuple(chain(*ids.values())),
         sources=tuple(root / id_ for id_ in chain(*ids.values())),

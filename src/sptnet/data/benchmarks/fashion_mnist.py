@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.data.benchmarks.base import DataSet, Expected, exactly
+from sptnet.data.benchmarks.base import Benchmark, Expected, exactly
 from sptnet.data.benchmarks.download import from_torchvision
 from sptnet.data.benchmarks.layout import Tree
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 
 URL = "https://github.com/zalandoresearch/fashion-mnist"
 WHERE = (
@@ -23,7 +23,7 @@ NAMES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt
 PARTS = ("train", "t10k")
 
 
-def read_fashion_mnist(folder: Path) -> Pile:
+def read_fashion_mnist(folder: Path) -> ImageSet:
     first = f"{PARTS[0]}-images-idx3-ubyte"
     tree = Tree.find(folder, [first, f"{first}.gz"], ["FashionMNIST/raw", "raw"], WHERE)
     images = [_idx(tree, f"{part}-images-idx3-ubyte") for part in PARTS]
@@ -32,7 +32,7 @@ def read_fashion_mnist(folder: Path) -> Pile:
         if pixels.ndim != 3 or numbers.shape != pixels.shape[:1] or (numbers >= len(NAMES)).any():
             raise tree.incomplete(f"the {part} files of {tree.root} do not have a label from 0 to 9 for every image")
     n_train, n_test = map(len, labels)
-    return Pile(
+    return ImageSet(
         name="fashion_mnist",
         ids=tuple(f"train-{i:05d}" for i in range(n_train)) + tuple(f"test-{i:05d}" for i in range(n_test)),
         sources=tuple(image for pixels in images for image in pixels),
@@ -57,7 +57,7 @@ def _idx(tree: Tree, name: str) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
-FASHION_MNIST = DataSet(
+FASHION_MNIST = Benchmark(
     name="fashion_mnist",
     title="Fashion-MNIST",
     read=read_fashion_mnist,

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from sptnet.data.benchmarks.base import DataSet, Expected, exactly, in_thousands
+from sptnet.data.benchmarks.base import Benchmark, Expected, exactly, in_thousands
 from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
-from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
-from sptnet.data.image_set import Pile
+from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
+from sptnet.data.image_set import ImageSet
 
 WHERE = (
     "Herbarium 19 is at https://www.kaggle.com/c/herbarium-2019-fgvc6; the folder must hold small-train/ and "
@@ -15,7 +15,7 @@ PARTS = (("small-train", "small-validation"), ("train", "validation"))
 CLASSES = class_split("herbarium_19")
 
 
-def read_herbarium(folder: Path, split: ClassSplit = CLASSES) -> Pile:
+def read_herbarium(folder: Path, split: ClassSplit = CLASSES) -> ImageSet:
     """A class's number is the place of its folder among the names sorted as strings: 0, 1, 10, 100, 101."""
     tree = Tree.find(folder, [train for train, _ in PARTS], ["herbarium_19"], WHERE)
     train, validation = next(part for part in PARTS if (tree.root / part[0]).exists())
@@ -31,10 +31,10 @@ def read_herbarium(folder: Path, split: ClassSplit = CLASSES) -> Pile:
         if part == train or name in checked
         for id_ in tree.walk(f"{part}/{name}")
     ]
-    return pile_of(tree, "herbarium19", listed, classes, split.order)
+    return image_set_of(tree, "herbarium19", listed, classes, split.order)
 
 
-HERBARIUM = DataSet(
+HERBARIUM = Benchmark(
     name="herbarium19",
     title="Herbarium 19",
     read=read_herbarium,

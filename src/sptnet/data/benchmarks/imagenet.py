@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sptnet.data.benchmarks.base import DataSet, Expected, exactly, in_thousands
-from sptnet.data.benchmarks.layout import Listed, Tree, pile_of
-from sptnet.data.image_set import Pile
+from sptnet.data.benchmarks.base import Benchmark, Expected, exactly, in_thousands
+from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
+from sptnet.data.image_set import ImageSet
 from sptnet.runtime.text import printable
 
 SOLUTION = "LOC_val_solution.csv"
@@ -26,7 +26,7 @@ def chosen_classes(classes: int = 1000, chosen: int = 100) -> list[int]:
     return sorted(np.random.RandomState(0).choice(classes, chosen, replace=False).tolist())
 
 
-def read_imagenet(folder: Path, name: str = "imagenet1k", chosen: int | None = None, classes: int = 1000) -> Pile:
+def read_imagenet(folder: Path, name: str = "imagenet1k", chosen: int | None = None, classes: int = 1000) -> ImageSet:
     """Synsets and files in sorted order; of ImageNet-100 only the chosen synsets are looked into."""
     tree = Tree.find(folder, ["train"], ["ILSVRC/Data/CLS-LOC"], WHERE)
     synsets = tree.folders("train")
@@ -45,7 +45,7 @@ def read_imagenet(folder: Path, name: str = "imagenet1k", chosen: int | None = N
         flat = [Listed(id_, number[synset], True) for id_, synset in _flat_val(tree, folder) if synset in number]
         tree.require(image.id for image in flat)
         listed += flat
-    return pile_of(tree, name, listed, kept, range(len(kept)))
+    return image_set_of(tree, name, listed, kept, range(len(kept)))
 
 
 def _flat_val(tree: Tree, folder: Path) -> Iterator[tuple[str, str]]:
@@ -64,7 +64,7 @@ def _flat_val(tree: Tree, folder: Path) -> Iterator[tuple[str, str]]:
         yield f"val/{row['ImageId']}.JPEG", words[0]
 
 
-IMAGENET_1K = DataSet(
+IMAGENET_1K = Benchmark(
     name="imagenet1k",
     title="ImageNet-1K",
     read=read_imagenet,
@@ -72,7 +72,7 @@ IMAGENET_1K = DataSet(
     expected=Expected(1000, train=exactly(1281167), test=exactly(50000)),
     where=WHERE,
 )
-IMAGENET_100 = DataSet(
+IMAGENET_100 = Benchmark(
     name="imagenet100",
     title="ImageNet-100",
     read=partial(read_imagenet, name="imagenet100", chosen=100),

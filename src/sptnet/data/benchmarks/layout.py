@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sptnet.data.image_file import IMAGE_SUFFIXES
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.text import count, first_three, printable
 
@@ -120,14 +120,16 @@ def _refuse(error: OSError) -> None:
     raise Failure(f"cannot list the folder {error.filename}: {error.strerror}. Make it readable.") from error
 
 
-def pile_of(tree: Tree, name: str, listed: Iterable[Listed], classes: Sequence[str], order: Sequence[int]) -> Pile:
+def image_set_of(
+    tree: Tree, name: str, listed: Iterable[Listed], classes: Sequence[str], order: Sequence[int]
+) -> ImageSet:
     """Training images first; class number `order[i]` gets the label i."""
     if len(classes) != len(order):
         raise tree.incomplete(f"{tree.root} has {len(classes)} classes, {name} has {len(order)}")
     images = sorted(listed, key=lambda image: image.test)
     position = np.empty(len(order), dtype=np.int64)
     position[list(order)] = np.arange(len(order))
-    return Pile(
+    return ImageSet(
         name=name,
         ids=tuple(image.id for image in images),
         sources=tuple(tree.root / image.id for image in images),

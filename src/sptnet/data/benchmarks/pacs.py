@@ -3,10 +3,10 @@
 import dataclasses
 from pathlib import Path
 
-from sptnet.data.benchmarks.base import DataSet, Expected
+from sptnet.data.benchmarks.base import Benchmark, Expected
 from sptnet.data.benchmarks.domains import check_class_folders, folder_of_lists, read_domains
 from sptnet.data.benchmarks.layout import Tree
-from sptnet.data.image_set import Pile
+from sptnet.data.image_set import ImageSet
 
 LABELLED, UNLABELLED = "photo", ("art_painting",)
 DOMAINS = (LABELLED, *UNLABELLED, "cartoon", "sketch")
@@ -18,15 +18,15 @@ WHERE = (
 )
 
 
-def read_pacs(folder: Path) -> Pile:
+def read_pacs(folder: Path) -> ImageSet:
     tree = Tree.find(folder, [LABELLED], ["PACS", "kfold", "PACS/kfold"], WHERE)
     check_class_folders(tree, DOMAINS, CLASSES)
     lists = folder_of_lists((tree.root, tree.root.parent), LABELLED)
-    pile = read_domains(tree.root, LABELLED, UNLABELLED, DOMAINS, lists=lists, where=WHERE)
-    return dataclasses.replace(pile, name="pacs")
+    image_set = read_domains(tree.root, LABELLED, UNLABELLED, DOMAINS, lists=lists, where=WHERE)
+    return dataclasses.replace(image_set, name="pacs")
 
 
-PACS = DataSet(
+PACS = Benchmark(
     name="pacs",
     title="PACS",
     read=read_pacs,

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import UInt8
 
 from sptnet.config import DataSettings
-from sptnet.data.check.duplicates import Group, same_bytes, same_look
+from sptnet.data.check.duplicates import DuplicateGroup, same_bytes, same_look
 from sptnet.data.check.near_duplicates import SIDE, thumbnail
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage, glimpse
-from sptnet.data.image_set import UNKNOWN, Pile
+from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.data.listing import list_folder
 from sptnet.data.readable import in_threads
 from sptnet.runtime.compute import choose_compute
@@ -96,20 +96,20 @@ def check_folder(
     )
     readable = [(i, look) for i, look in enumerate(looks) if isinstance(look, _Look)]
     problems = [look for look in looks if isinstance(look, UnreadableImage)]
-    pile, seen = whole.subset([i for i, _ in readable]), [look for _, look in readable]
+    image_set, seen = whole.subset([i for i, _ in readable]), [look for _, look in readable]
     files = [paths[i] for i, _ in readable]
-    exact = same_bytes(files, pile.ids, [look.n_bytes for look in seen], track("comparing files"))
+    exact = same_bytes(files, image_set.ids, [look.n_bytes for look in seen], track("comparing files"))
     thumbnails = np.stack([look.thumbnail for look in seen]) if seen else np.empty((0, SIDE, SIDE, 3), np.uint8)
     alike = same_look(thumbnails, exact)
-    describe = partial(_describe, pile)
+    describe = partial(_describe, image_set)
     compute = choose_compute()
     return FolderCheck(
         folder=str(folder),
         images=len(whole),
-        categories=_count(pile),
-        unsorted=int(((pile.labels == UNKNOWN) & ~pile.test).sum()),
-        unsorted_test=int(((pile.labels == UNKNOWN) & pile.test).sum()),
-        labels_are_given=pile.given is not None,
+        categories=_count(image_set),
+        unsorted=int(((image_set.labels == UNKNOWN) & ~image_set.test).sum()),
+        unsorted_test=int(((image_set.labels == UNKNOWN) & image_set.test).sum()),
+        labels_are_given=image_set.given is not None,
         unreadable=tuple(Unreadable(problem.name, problem.reason) for problem in problems),
         max_unreadable=max_unreadable,
         others=listing.others,
@@ -117,9 +117,9 @@ def check_folder(
         heic_left_out=len(listing.heic),
         same_bytes=tuple(map(describe, exact)),
         same_look=tuple(map(describe, alike)),
-        small=_ids(pile, seen, lambda look: min(look.width, look.height) < SHORT_SIDE),
+        small=_ids(image_set, seen, lambda look: min(look.width, look.height) < SHORT_SIDE),
         elongated=_ids(
-            pile, seen, lambda look: max(look.width, look.height) > ELONGATED * min(look.width, look.height)
+            image_set, seen, lambda look: max(look.width, look.height) > ELONGATED * min(look.width, look.height)
         ),
         device=str(compute.device),
         precision=str(compute.dtype).removeprefix("torch."),
@@ -134,26 +134,26 @@ def _look(path: Path, name: str) -> _Look | UnreadableImage:
     return _Look(width, height, path.stat().st_size, thumbnail(image))
 
 
-def _ids(pile: Pile, looks: Sequence[_Look], chosen: Callable[[_Look], bool]) -> tuple[str, ...]:
-    return tuple(id_ for id_, look in zip(pile.ids, looks, strict=True) if chosen(look))
+def _ids(image_set: ImageSet, looks: Sequence[_Look], chosen: Callable[[_Look], bool]) -> tuple[str, ...]:
+    return tuple(id_ for id_, look in zip(image_set.ids, looks, strict=True) if chosen(look))
 
 
-def _count(pile: Pile) -> tuple[CategoryCount, ...]:
+def _count(image_set: ImageSet) -> tuple[CategoryCount, ...]:
     def members(part: Any) -> list[int]:
         counts: list[int] = np.bincount(
-            pile.labels[part & (pile.labels != UNKNOWN)], minlength=len(pile.names)
+            image_set.labels[part & (image_set.labels != UNKNOWN)], minlength=len(image_set.names)
         ).tolist()
         return counts
 
-    return tuple(map(CategoryCount, pile.names, members(~pile.test), members(pile.test)))
+    return tuple(map(CategoryCount, image_set.names, members(~image_set.test), members(image_set.test)))
 
 
-def _describe(pile: Pile, group: Group) -> Duplicates:
+def _describe(image_set: ImageSet, group: DuplicateGroup) -> Duplicates:
     positions = np.array(group)
-    labels = pile.labels[positions]
-    labelled = (labels != UNKNOWN) & ~pile.test[positions]
+    labels = image_set.labels[positions]
+    labelled = (labels != UNKNOWN) & ~image_set.test[positions]
     return Duplicates(
-        images=tuple(pile.ids[i] for i in group),
-        labels=tuple(pile.names[label] for label in np.unique(labels[labels != UNKNOWN])),
-        in_labelled_and_test=bool(labelled.any() and pile.test[positions].any()),
+        images=tuple(image_set.ids[i] for i in group),
+        labels=tuple(image_set.names[label] for label in np.unique(labels[labels != UNKNOWN])),
+        in_labelled_and_test=bool(labelled.any() and image_set.test[positions].any()),
     )

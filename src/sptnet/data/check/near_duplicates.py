@@ -29,7 +29,7 @@ _GREY = np.array([0.299, 0.587, 0.114])
 _ROWS = 4096
 
 Thumbnails = UInt8[np.ndarray, f"n {SIDE} {SIDE} 3"]
-Pairs = Int64[np.ndarray, "pairs 2"]
+IndexPairs = Int64[np.ndarray, "pairs 2"]
 
 
 def thumbnail(image: Image.Image) -> UInt8[np.ndarray, f"{SIDE} {SIDE} 3"]:
@@ -65,7 +65,7 @@ def alike_groups(thumbnails: Thumbnails) -> Int64[np.ndarray, " n"]:
     return group[same_as]
 
 
-def close_pairs(hashes: UInt64[np.ndarray, " n"], most: int = MOST_BITS) -> Iterator[Pairs]:
+def close_pairs(hashes: UInt64[np.ndarray, " n"], most: int = MOST_BITS) -> Iterator[IndexPairs]:
     """All pairs that differ in at most `most` < 8 bits, each once.
 
     Such a pair has one of its eight bytes in common. So for each byte the hashes are sorted by it, and each is compared
@@ -124,7 +124,7 @@ def _count_bits(words: UInt64[np.ndarray, " n"]) -> UInt8[np.ndarray, " n"]:
     return counts
 
 
-def _joined(group: Int64[np.ndarray, " n"], pairs: Pairs) -> Int64[np.ndarray, " n"]:
+def _joined(group: Int64[np.ndarray, " n"], pairs: IndexPairs) -> Int64[np.ndarray, " n"]:
     ends = group[pairs]
     links = coo_matrix((np.ones(len(pairs), dtype=np.bool_), (ends[:, 0], ends[:, 1])), shape=(len(group),) * 2)
     joined: npt.NDArray[np.int64] = connected_components(links, directed=False)[1].astype(np.int64)[group]

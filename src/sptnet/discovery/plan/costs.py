@@ -14,7 +14,7 @@ REPORT_SECONDS = 10.0, 0.01  # at all, and an image
 
 
 @dataclass(frozen=True)
-class PileFacts:
+class ImageSetFacts:
     """What a plan has to know about the images."""
 
     images: int
@@ -36,7 +36,7 @@ class Costs:
     """Expected seconds, for one batch size and image store."""
 
     config: Config
-    facts: PileFacts
+    facts: ImageSetFacts
     speed: Speed
 
     @property

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sptnet.config import Config
-from sptnet.discovery.plan.costs import Costs, PileFacts
+from sptnet.discovery.plan.costs import Costs, ImageSetFacts
 from sptnet.discovery.plan.speed import Speed, scaled_border
 from sptnet.errors import Misuse
 from sptnet.methods import METHODS, NAMES
@@ -61,7 +61,7 @@ class Schedule:
 
 def make_plan(
     config: Config,
-    pile_facts: PileFacts,
+    image_set_facts: ImageSetFacts,
     speed: Speed,
     minutes: float | None = None,
     method: str | None = None,
@@ -73,8 +73,8 @@ def make_plan(
 
     `report` says whether a report will be written, `because` why a `method` that is given was chosen.
     """
-    check_wishes(minutes, method, pile_facts.known)
-    return _Planner(config, pile_facts, speed, minutes, frozenset(given), report).plan(method, because)
+    check_wishes(minutes, method, image_set_facts.known)
+    return _Planner(config, image_set_facts, speed, minutes, frozenset(given), report).plan(method, because)
 
 
 def check_wishes(minutes: float | None, method: str | None, n_known: int) -> None:
@@ -99,7 +99,7 @@ class _Planner:
     def __init__(
         self,
         config: Config,
-        facts: PileFacts,
+        facts: ImageSetFacts,
         speed: Speed,
         minutes: float | None,
         given: frozenset[str],

@@ -16,7 +16,7 @@ from sptnet.model.model_folder import DESCRIPTION, find_model_folder
 from sptnet.results.edits.log import as_dict, in_force, read_edits
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.text import printable
-from sptnet.runtime.torchrun import Place
+from sptnet.runtime.torchrun import Rank
 
 JOB = "parts.json"
 WORDS = {
@@ -57,7 +57,7 @@ def describe_job(run: Path, files: PackedPaths, part_size: int, features: bool =
     )
 
 
-def open_folder(folder: Path, job: Job, here: Place) -> None:
+def open_folder(folder: Path, job: Job, here: Rank) -> None:
     """Makes the folder, or finds that it holds parts of the same job; whoever comes first says what the job is."""
     if folder.exists() and not folder.is_dir():
         raise Misuse(f"{folder} is a file, not a folder. Give a folder with --parts.")

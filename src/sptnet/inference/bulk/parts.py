@@ -21,7 +21,7 @@ from sptnet.results.predictions import COLUMNS, prediction_rows, write_features
 from sptnet.runtime.files import write_csv_atomically
 from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.progress import Bar, bar, say
-from sptnet.runtime.torchrun import Place
+from sptnet.runtime.torchrun import Rank
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def part_file(folder: Path, number: int) -> Path:
 
 
 def write_parts(
-    naming: Naming, files: Sequence[Path], folder: Path, part_size: int, max_unreadable: float, here: Place
+    naming: Naming, files: Sequence[Path], folder: Path, part_size: int, max_unreadable: float, here: Rank
 ) -> Tally:
     """This process's parts of the list; those that are there already stay as they are."""
     n_parts = -(-len(files) // part_size)

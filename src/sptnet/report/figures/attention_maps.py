@@ -7,12 +7,12 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from sptnet.errors import Misuse, SptnetError
-from sptnet.inference.attention import Attention, last_block_attention, most_attended
+from sptnet.inference.attention import AttentionMaps, last_block_attention, most_attended
 from sptnet.model.model_folder import load_model
 from sptnet.report.figures.canvas import PAGE_WIDTH, Drawn, short
 from sptnet.report.figures.chosen_runs import ChosenRun
 from sptnet.report.figures.samples import find_samples
-from sptnet.report.figures.tiles import BETWEEN, GAP, MARGIN, Group, Tile, tile_sheet
+from sptnet.report.figures.tiles import BETWEEN, GAP, MARGIN, Tile, TileGroup, tile_sheet
 from sptnet.runtime.compute import Compute
 
 CLASS_TOKEN, PATCH = "attention-class-token", "attention-patch"
@@ -25,13 +25,13 @@ LETTER = 0.076
 """Inches; the width of a letter of a title."""
 WITH_AND_WITHOUT = ((True, ", with prompts"), (False, ", without prompts"))
 
-Place = tuple[int, int]
+PatchPosition = tuple[int, int]
 """Row and column of a patch, from 1 at the top left."""
-Maps = dict[tuple[str, str], list[Attention]]
+Maps = dict[tuple[str, str], list[AttentionMaps]]
 """By the run and by the words that say whether its prompts were applied: the attention of every image."""
 
 
-def parse_patch(text: str) -> Place:
+def parse_patch(text: str) -> PatchPosition:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise Misuse(f"--patch {text} is not ROW,COLUMN. Give two whole numbers from 1, such as --patch 4,5.")
@@ -39,7 +39,7 @@ def parse_patch(text: str) -> Place:
 
 
 def draw_attention(
-    runs: Sequence[ChosenRun], asked: Sequence[str], patch: Place | None, share: float | None, compute: Compute
+    runs: Sequence[ChosenRun], asked: Sequence[str], patch: PatchPosition | None, share: float | None, compute: Compute
 ) -> Drawn:
     """Both figures: a group of rows for every run, with its prompts and without; a row an image, a column a head."""
     samples = find_samples(runs, asked)
@@ -68,7 +68,7 @@ def draw_attention(
     return Drawn(figures, left_out)
 
 
-def _place(asked: Place | None, label: str, grid: int) -> int:
+def _place(asked: PatchPosition | None, label: str, grid: int) -> int:
     """The position of the patch, line by line from 0; the middle of the image if none is asked for."""
     row, column = asked or (grid // 2 + 1, grid // 2 + 1)
     if max(row, column) > grid:
@@ -85,7 +85,7 @@ def _sheet(maps: Maps, places: Mapping[tuple[str, str], int | None], share: floa
     side = _side(len(headings), len(maps))
     n_letters = int(side * len(headings) / LETTER)
     groups = [
-        Group(
+        TileGroup(
             short(label, max(8, n_letters - len(words))) + words,
             headings,
             [_row(attention, places[label, words], share, n_heads) for attention in found],
@@ -103,7 +103,7 @@ def _side(n_columns: int, n_groups: int) -> float:
     return min(LARGEST_TILE, free / abreast / (n_columns + GAP * (n_columns - 1)))
 
 
-def _row(attention: Attention, place: int | None, share: float, n_heads: int) -> list[Tile | None]:
+def _row(attention: AttentionMaps, place: int | None, share: float, n_heads: int) -> list[Tile | None]:
     """The image and a tile a head; nothing for heads that this model does not have."""
     marked = np.zeros(attention.grid**2, dtype=np.bool_)
     if place is not None:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from sptnet.report.figures.canvas import PAGE_WIDTH, short
 
-Points = npt.NDArray[np.float32]
+Positions = npt.NDArray[np.float32]
 
 ABREAST, LARGEST_SIDE = 3, 3.0
 LINE, DOT, LETTER = 0.17, 0.35, 0.06
@@ -27,7 +27,7 @@ class Panel:
     known: frozenset[str]
     by_truth: bool
     """Whether all classes are true ones; otherwise some are categories, which mean something in their own run only."""
-    points: Points
+    points: Positions
 
     @property
     def legend(self) -> list[tuple[str, bool]]:

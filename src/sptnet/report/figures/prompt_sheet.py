@@ -9,7 +9,7 @@ from sptnet.errors import SptnetError
 from sptnet.model.model_folder import load_model
 from sptnet.report.figures.canvas import DPI, Drawn, short
 from sptnet.report.figures.chosen_runs import ChosenRun
-from sptnet.report.figures.tiles import Group, tile_sheet
+from sptnet.report.figures.tiles import TileGroup, tile_sheet
 from sptnet.report.prompt_pictures import COMPOSED, as_picture, prompt_deltas, scale_of
 
 WANTED_PIXELS = 450
@@ -35,7 +35,7 @@ def draw_prompts(runs: Sequence[ChosenRun]) -> Drawn:
         return Drawn(left_out=left_out)
     scale = scale_of(delta for of_run in deltas.values() for title, delta in of_run.items() if title != COMPOSED)
     groups = [
-        Group(short(label), [title], [[as_picture(delta, scale)]])
+        TileGroup(short(label), [title], [[as_picture(delta, scale)]])
         for label, of_run in deltas.items()
         for title, delta in of_run.items()
     ]

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sptnet.data.image_file import ImageSource, UnreadableImage, read_image
-from sptnet.data.image_set import UNKNOWN, Pile
-from sptnet.data.load import read_pile
+from sptnet.data.image_set import UNKNOWN, ImageSet
+from sptnet.data.load import read_image_set
 from sptnet.errors import Misuse, SptnetError
 from sptnet.report.figures.chosen_runs import ChosenRun
 from sptnet.runtime.seeds import seed_of
@@ -27,8 +27,8 @@ def find_samples(runs: Sequence[ChosenRun], asked: Sequence[str]) -> Samples:
     None where no run's images can be read.
     """
     problems: list[str] = []
-    piles = _piles(runs, problems)
-    first = next(piles, None)
+    image_sets = _piles(runs, problems)
+    first = next(image_sets, None)
     if first is None:
         return Samples([], problems)
     if not asked:
@@ -37,9 +37,9 @@ def find_samples(runs: Sequence[ChosenRun], asked: Sequence[str]) -> Samples:
             problems.append(f"no image of {printable(first.name)} can be read. Repair them, or give a run of others.")
         return Samples([first.sources[i] for i in chosen], problems)
     found: dict[str, ImageSource] = {}
-    for pile in (first, *piles):
+    for image_set in (first, *image_sets):
         wanted = set(asked) - found.keys()
-        found |= {id_: source for id_, source in zip(pile.ids, pile.sources, strict=True) if id_ in wanted}
+        found |= {id_: source for id_, source in zip(image_set.ids, image_set.sources, strict=True) if id_ in wanted}
     missing = [printable(id_) for id_ in asked if id_ not in found]
     if missing:
         raise Misuse(
@@ -49,7 +49,7 @@ def find_samples(runs: Sequence[ChosenRun], asked: Sequence[str]) -> Samples:
     return Samples([found[id_] for id_ in asked], problems)
 
 
-def _piles(runs: Sequence[ChosenRun], problems: list[str]) -> Iterator[Pile]:
+def _piles(runs: Sequence[ChosenRun], problems: list[str]) -> Iterator[ImageSet]:
     """The images of every run, the same ones once."""
     seen = []
     for run in runs:
@@ -57,23 +57,25 @@ def _piles(runs: Sequence[ChosenRun], problems: list[str]) -> Iterator[Pile]:
             continue
         seen.append(run.config.data)
         try:
-            pile = read_pile(run.config.data)
+            image_set = read_image_set(run.config.data)
         except SptnetError as error:
             problems.append(f"the images of {run.label}: {error}")
             continue
-        yield pile
+        yield image_set
 
 
-def pick(pile: Pile, n: int = N_SAMPLES) -> list[int]:
+def pick(image_set: ImageSet, n: int = N_SAMPLES) -> list[int]:
     """A few readable images by a fixed draw, of different classes where known; test images only if need be."""
-    draw = sorted(range(len(pile)), key=lambda i: (bool(pile.test[i]), seed_of("figures", ascii(pile.ids[i]))))
+    draw = sorted(
+        range(len(image_set)), key=lambda i: (bool(image_set.test[i]), seed_of("figures", ascii(image_set.ids[i])))
+    )
     chosen: list[int] = []
     taken: set[int] = set()
     for i in draw:
-        label = int(pile.labels[i])
+        label = int(image_set.labels[i])
         if len(chosen) == n:
             break
-        if (label == UNKNOWN or label not in taken) and _readable(pile.sources[i]):
+        if (label == UNKNOWN or label not in taken) and _readable(image_set.sources[i]):
             chosen.append(i)
             taken.add(label)
     return chosen

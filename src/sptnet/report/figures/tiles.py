@@ -20,7 +20,7 @@ GAP = 0.05
 
 
 @dataclass(frozen=True)
-class Group:
+class TileGroup:
     title: str
     headings: list[str] = field(default_factory=list)
     rows: list[list[Tile | None]] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Group:
         return side * (columns + GAP * (columns - 1)), LINE * (1 + bool(self.title)) + side * (1 + GAP) * rows
 
 
-def tile_sheet(groups: Sequence[Group], side: float, note: str, crisp: bool = False) -> Figure:
+def tile_sheet(groups: Sequence[TileGroup], side: float, note: str, crisp: bool = False) -> Figure:
     """Groups of one size on a page; tiles are `side` inches, the note stands at the bottom.
 
     `crisp` keeps every pixel as it is, for drawings; otherwise pictures are resampled, for photographs.
@@ -61,7 +61,7 @@ def n_abreast(group_width: float) -> int:
     return max(1, int((PAGE_WIDTH - 2 * MARGIN + BETWEEN + 1e-9) / (group_width + BETWEEN)))
 
 
-def _place(axes: Axes, group: Group, left: float, top: float, side: float, crisp: bool) -> None:
+def _place(axes: Axes, group: TileGroup, left: float, top: float, side: float, crisp: bool) -> None:
     if group.title:
         axes.text(left, top + LINE / 2, group.title, va="center", weight="bold", parse_math=False)
         top += LINE

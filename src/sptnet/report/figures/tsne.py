@@ -13,7 +13,7 @@ from sptnet.report.figures.canvas import Drawn
 from sptnet.report.figures.chosen_runs import ChosenRun
 from sptnet.report.figures.panels import Panel, plot
 from sptnet.results.edits.log import current
-from sptnet.results.run_result import DROPPED, Found
+from sptnet.results.run_result import DROPPED, RunResult
 from sptnet.runtime.progress import tracker
 from sptnet.runtime.seeds import seed_of
 
@@ -27,16 +27,16 @@ class Coloured:
     """What a run found, and the class that each of its images is coloured by."""
 
     label: str
-    found: Found
+    result: RunResult
     names: dict[str, str]
     """By id: the truth where it is known, else the category; images that a person dropped are not in it."""
     known: frozenset[str]
 
     def panel(self, ids: Sequence[str]) -> Panel:
-        row = {id_: i for i, id_ in enumerate(self.found.ids)}
+        row = {id_: i for i, id_ in enumerate(self.result.ids)}
         rows = [row[id_] for id_ in ids]
-        by_truth = all(self.found.truth[i] is not None for i in rows)
-        return Panel(self.label, [self.names[i] for i in ids], self.known, by_truth, embed(self.found.features[rows]))
+        by_truth = all(self.result.truth[i] is not None for i in rows)
+        return Panel(self.label, [self.names[i] for i in ids], self.known, by_truth, embed(self.result.features[rows]))
 
 
 def draw_tsne(runs: Sequence[ChosenRun]) -> Drawn:
@@ -64,13 +64,13 @@ def draw_tsne(runs: Sequence[ChosenRun]) -> Drawn:
 
 
 def _colour(run: ChosenRun) -> Coloured:
-    found = current(run.path)
+    result = current(run.path)
     names = {
-        id_: truth or found.names[category]
-        for id_, truth, category in zip(found.ids, found.truth, found.category.tolist(), strict=True)
+        id_: truth or result.names[category]
+        for id_, truth, category in zip(result.ids, result.truth, result.category.tolist(), strict=True)
         if category != DROPPED
     }
-    return Coloured(run.label, found, names, frozenset({*run.known_classes(), *found.names[: found.n_known]}))
+    return Coloured(run.label, result, names, frozenset({*run.known_classes(), *result.names[: result.n_known]}))
 
 
 def choose_images(names: dict[str, str], known: frozenset[str]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from sptnet.errors import Misuse
 from sptnet.inference.attention import check_share
 from sptnet.report.figures.accuracy import draw_accuracy
-from sptnet.report.figures.attention_maps import CLASS_TOKEN, PATCH, Place, draw_attention
+from sptnet.report.figures.attention_maps import CLASS_TOKEN, PATCH, PatchPosition, draw_attention
 from sptnet.report.figures.canvas import Drawn, files_of, house_style, save
 from sptnet.report.figures.chosen_runs import choose_runs
 from sptnet.report.figures.prompt_sheet import draw_prompts
@@ -23,7 +23,7 @@ class Wishes:
     only: Sequence[str] = tuple(FILES)
     images: Sequence[str] = ()
     """Ids of the images whose attention is shown; a few are drawn if none is given."""
-    patch: Place | None = None
+    patch: PatchPosition | None = None
     share: float | None = None
     """Of the patches shown in red; a tenth for the class token and six tenths for a patch if not given."""
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from jaxtyping import Float, UInt8
 from PIL import Image
 
-from sptnet.inference.attention import Attention
+from sptnet.inference.attention import AttentionMaps
 from sptnet.report.page.thumbnails import as_uri
 
 MOST_BYTES = 4_000_000
@@ -37,7 +37,9 @@ def packed(values: UInt8[np.ndarray, "..."]) -> str:
     return base64.b64encode(zlib.compress((even[0::2] << 4 | even[1::2]).tobytes(), 9)).decode()
 
 
-def gaze_data(views: Sequence[tuple[str, Sequence[Attention]]], images: Sequence[int], most: int = MOST_BYTES) -> Any:
+def gaze_data(
+    views: Sequence[tuple[str, Sequence[AttentionMaps]]], images: Sequence[int], most: int = MOST_BYTES
+) -> Any:
     """For the page: per image its picture and, by name of the view ("with prompts"), the packed tenths of each head.
 
     If all together would be too large, fewer images come, or one with the rows of the class token alone.
@@ -51,7 +53,7 @@ def gaze_data(views: Sequence[tuple[str, Sequence[Attention]]], images: Sequence
 
 
 def _entry(
-    views: Sequence[tuple[str, Sequence[Attention]]], number: int, image: int, rows: int | None
+    views: Sequence[tuple[str, Sequence[AttentionMaps]]], number: int, image: int, rows: int | None
 ) -> dict[str, Any]:
     first = views[0][1][number]
     return {

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sptnet.metrics import match_clusters
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 
 MOST_ROWS = 20
 MOST_PAIRS = 20
@@ -43,23 +43,23 @@ class Confusion:
         return {image for cell in cells for image in cell.images}
 
 
-def confusion(found: Found) -> Confusion | None:
+def confusion(result: RunResult) -> Confusion | None:
     """Of the unlabelled images whose truth is known; None if there are none."""
     known = [
         i
-        for i in range(len(found))
-        if found.part[i] == "unlabelled" and found.truth[i] is not None and found.category[i] >= 0
+        for i in range(len(result))
+        if result.part[i] == "unlabelled" and result.truth[i] is not None and result.category[i] >= 0
     ]
     if not known:
         return None
-    classes = sorted({str(found.truth[i]) for i in known}, key=lambda name: _place(found, name))
+    classes = sorted({str(result.truth[i]) for i in known}, key=lambda name: _place(result, name))
     number = {name: i for i, name in enumerate(classes)}
-    true = np.array([number[str(found.truth[i])] for i in known])
-    predicted = found.category[known]
+    true = np.array([number[str(result.truth[i])] for i in known])
+    predicted = result.category[known]
     matched = match_clusters(true, predicted)
     present = set(predicted.tolist())
     stands_for = {c: classes[t] for c, t in enumerate(matched) if t < len(classes) and c in present}
-    cells = _Cells(found, np.array(known), true, predicted, tuple(classes), stands_for)
+    cells = _Cells(result, np.array(known), true, predicted, tuple(classes), stands_for)
     if max(len(classes), len(present)) > MOST_ROWS:
         return Confusion((), (), cells.pairs(), stands_for)
     home = {name: category for category, name in stands_for.items()}
@@ -69,13 +69,13 @@ def confusion(found: Found) -> Confusion | None:
     return Confusion(tuple(columns), rows, (), stands_for)
 
 
-def _place(found: Found, name: str) -> tuple[int, str]:
-    return (found.names.index(name) if name in found.names else len(found.names), name)
+def _place(result: RunResult, name: str) -> tuple[int, str]:
+    return (result.names.index(name) if name in result.names else len(result.names), name)
 
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    found: Found
+    result: RunResult
     known: npt.NDArray[np.int64]
     true: npt.NDArray[np.int64]
     predicted: npt.NDArray[np.int64]
@@ -84,7 +84,7 @@ class _Cells:
 
     def cell(self, truth: int, category: int, n_images: int) -> Cell:
         inside = self.known[(self.true == truth) & (self.predicted == category)]
-        best = inside[np.argsort(-self.found.certainty[inside], kind="stable")][:n_images]
+        best = inside[np.argsort(-self.result.certainty[inside], kind="stable")][:n_images]
         share = len(inside) / int((self.true == truth).sum())
         name = self.classes[truth]
         return Cell(name, category, len(inside), share, self.stands_for.get(category) == name, tuple(best.tolist()))

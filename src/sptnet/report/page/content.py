@@ -6,20 +6,22 @@ from typing import Any
 from sptnet.report.page.embedding import ImageMap
 from sptnet.report.page.overview import display_order, doubtful_ids, member_order
 from sptnet.results.categories import Category
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 from sptnet.runtime.text import printable
 
 
-def page_data(found: Found, categories: Sequence[Category], images: Sequence[int], on_map: ImageMap) -> dict[str, Any]:
+def page_data(
+    result: RunResult, categories: Sequence[Category], images: Sequence[int], on_map: ImageMap
+) -> dict[str, Any]:
     """Categories in the order of display, their images by number on the page; names exactly, and as they are shown.
 
     A name that can be shown as it is stands there once.
     """
     number = {image: i for i, image in enumerate(images)}
-    position = {id_: i for i, id_ in enumerate(found.ids)}
+    position = {id_: i for i, id_ in enumerate(result.ids)}
     order = display_order(categories)
     place = {categories[index].name: i for i, index in enumerate(order)}
-    members, doubtful = member_order(found, categories), doubtful_ids(categories)
+    members, doubtful = member_order(result, categories), doubtful_ids(categories)
 
     def entry(index: int) -> dict[str, Any]:
         category = categories[index]
@@ -39,12 +41,12 @@ def page_data(found: Found, categories: Sequence[Category], images: Sequence[int
     return {
         "categories": [entry(index) for index in order],
         "images": {
-            "id": [found.ids[i] for i in images],
-            "shown": {number[i]: printable(found.ids[i]) for i in images if not found.ids[i].isprintable()},
-            "certainty": [round(float(found.certainty[i]), 3) for i in images],
-            "doubtful": [int(found.ids[i] in doubtful) for i in images],
+            "id": [result.ids[i] for i in images],
+            "shown": {number[i]: printable(result.ids[i]) for i in images if not result.ids[i].isprintable()},
+            "certainty": [round(float(result.certainty[i]), 3) for i in images],
+            "doubtful": [int(result.ids[i] in doubtful) for i in images],
         },
-        "dropped": int((found.category < 0).sum()),
+        "dropped": int((result.category < 0).sum()),
         "map": {
             "image": [number[i] for i in on_map.images.tolist()],
             "x": on_map.places[:, 0].tolist(),

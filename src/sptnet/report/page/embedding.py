@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Int64
 
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 
 MOST_POINTS = 5_000
 SCALE = 1_000
@@ -24,10 +24,10 @@ class ImageMap:
     """n x 2, whole numbers from 0 to 1,000."""
 
 
-def image_map(found: Found, most: int = MOST_POINTS) -> ImageMap:
+def image_map(result: RunResult, most: int = MOST_POINTS) -> ImageMap:
     """The map of all images that were not dropped, or of a sample that keeps the categories' proportions."""
-    images = sample(found.category, most)
-    return ImageMap(images, on_grid(plane(found.features[images])))
+    images = sample(result.category, most)
+    return ImageMap(images, on_grid(plane(result.features[images])))
 
 
 def sample(category: Int64[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " m"]:

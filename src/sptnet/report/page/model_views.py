@@ -14,7 +14,7 @@ from sptnet.report.page.attention_data import gaze_data
 from sptnet.report.page.thumbnails import as_uri
 from sptnet.report.prompt_pictures import prompt_pictures
 from sptnet.results.categories import Category
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 from sptnet.runtime.compute import choose_compute
 
 SAMPLES = 4
@@ -28,7 +28,7 @@ class ModelViews:
 
 
 def model_views(
-    run: Path, found: Found, categories: Sequence[Category], sources: Sequence[ImageSource | None]
+    run: Path, result: RunResult, categories: Sequence[Category], sources: Sequence[ImageSource | None]
 ) -> ModelViews:
     """Pictures of the prompts and the attention for up to four images, with prompts and without."""
     try:
@@ -36,7 +36,7 @@ def model_views(
     except Failure as error:
         raise Failure(f"{error} To write the page without pictures of the model, add --no-model-pictures.") from error
     prompts = tuple((picture.title, as_uri(picture.png, "png")) for picture in prompt_pictures(model))
-    images = sample_images(found, categories, sources)
+    images = sample_images(result, categories, sources)
     if not images:
         return ModelViews(prompts)
     chosen = [source for i in images if (source := sources[i]) is not None]
@@ -48,9 +48,11 @@ def model_views(
     return ModelViews(prompts, tuple(gaze_data(views, images)))
 
 
-def sample_images(found: Found, categories: Sequence[Category], sources: Sequence[ImageSource | None]) -> list[int]:
+def sample_images(
+    result: RunResult, categories: Sequence[Category], sources: Sequence[ImageSource | None]
+) -> list[int]:
     """The best readable representative of the largest categories, new and known ones in turn."""
-    position = {id_: i for i, id_ in enumerate(found.ids)}
+    position = {id_: i for i, id_ in enumerate(result.ids)}
     by_size = sorted((category for category in categories if category.size), key=lambda category: -category.size)
     new = [category for category in by_size if category.is_new]
     known = [category for category in by_size if not category.is_new]

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from sptnet.results.categories import Category
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 
 
-def sentence(found: Found, categories: Sequence[Category]) -> str:
+def summary(result: RunResult, categories: Sequence[Category]) -> str:
     """Such as "8,214 images, 12 known categories, 9 new, 341 doubtful"; only categories that have images count."""
     filled = [category for category in categories if category.size]
     n_images = sum(category.size for category in filled)
@@ -17,7 +17,7 @@ def sentence(found: Found, categories: Sequence[Category]) -> str:
         f"{len(filled) - n_known:,} new",
         f"{sum(len(category.doubtful) for category in filled):,} doubtful",
     ]
-    n_dropped = len(found) - n_images
+    n_dropped = len(result) - n_images
     return ", ".join([*parts, *([f"{n_dropped:,} dropped"] if n_dropped else [])])
 
 
@@ -26,13 +26,13 @@ def display_order(categories: Sequence[Category]) -> list[int]:
     return sorted(range(len(categories)), key=lambda i: (not categories[i].is_new, -categories[i].size, i))
 
 
-def member_order(found: Found, categories: Sequence[Category]) -> list[list[int]]:
+def member_order(result: RunResult, categories: Sequence[Category]) -> list[list[int]]:
     """For every category the positions of its images: the most certain first, the doubtful ones after all others."""
     doubtful = doubtful_ids(categories)
     order: list[list[int]] = [[] for _ in categories]
-    for i in sorted(range(len(found)), key=lambda i: (found.ids[i] in doubtful, -float(found.certainty[i]))):
-        if found.category[i] >= 0:
-            order[found.category[i]].append(i)
+    for i in sorted(range(len(result)), key=lambda i: (result.ids[i] in doubtful, -float(result.certainty[i]))):
+        if result.category[i] >= 0:
+            order[result.category[i]].append(i)
     return order
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from sptnet.results.categories import Category
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 
 ALL_UP_TO = 5_000
 """More images than these are not all shown."""
@@ -11,12 +11,12 @@ CHOSEN = 3_000
 """Of a large pile, about so many representatives and doubtful images in all categories together."""
 
 
-def pictured_images(found: Found, categories: Sequence[Category], also: Iterable[int] = ()) -> list[int]:
+def pictured_images(result: RunResult, categories: Sequence[Category], also: Iterable[int] = ()) -> list[int]:
     """Positions of the images on the page, ascending; dropped ones are left out."""
-    kept = [i for i in range(len(found)) if found.category[i] >= 0]
+    kept = [i for i in range(len(result)) if result.category[i] >= 0]
     if len(kept) <= ALL_UP_TO:
         return kept
-    position = {id_: i for i, id_ in enumerate(found.ids)}
+    position = {id_: i for i, id_ in enumerate(result.ids)}
     each = max(2, CHOSEN // max(1, sum(category.size > 0 for category in categories)))
     chosen = set(also)
     for category in categories:

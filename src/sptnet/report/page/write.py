@@ -11,7 +11,7 @@ from sptnet.report.page.embedding import image_map
 from sptnet.report.page.facts import edit_command, run_facts
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import ModelViews, model_views
-from sptnet.report.page.overview import sentence
+from sptnet.report.page.overview import summary
 from sptnet.report.page.render import render
 from sptnet.report.page.shown_images import pictured_images
 from sptnet.report.page.thumbnails import thumbnails
@@ -52,7 +52,7 @@ def write_report(run: str | Path, out: str | Path | None = None, tell: Say = say
     content: dict[str, Any] = {
         "generator": GENERATOR,
         "name": facts.get("data", {}).get("name") or folder.path.absolute().name,
-        "sentence": sentence(found, categories),
+        "summary": summary(found, categories),
         "n_images": sum(category.size for category in categories),
         "n_pictured": len(images),
         "n_on_map": len(on_map.images),

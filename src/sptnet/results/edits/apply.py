@@ -10,49 +10,49 @@ import numpy.typing as npt
 
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.errors import Misuse
-from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, Split, Undo
-from sptnet.results.run_result import DROPPED, Found
+from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, SplitCategory, Undo
+from sptnet.results.run_result import DROPPED, RunResult
 from sptnet.runtime.text import first_three, listed, printable
 
 LONGEST_NAME = 100
 
 
-def apply_edit(found: Found, edit: Edit) -> Found:
+def apply_edit(result: RunResult, edit: Edit) -> RunResult:
     """The state after one edit; the same every time."""
     match edit:
         case Rename():
-            return _rename(found, edit)
+            return _rename(result, edit)
         case Merge():
-            return _merge(found, edit)
-        case Split():
-            return _split(found, edit)
+            return _merge(result, edit)
+        case SplitCategory():
+            return _split(result, edit)
         case Move():
-            return _move(found, edit)
+            return _move(result, edit)
         case Drop():
-            category = found.category.copy()
-            category[_positions(found, edit.images)] = DROPPED
-            return replace(found, category=category)
+            category = result.category.copy()
+            category[_positions(result, edit.images)] = DROPPED
+            return replace(result, category=category)
         case Undo():
             raise Misuse("an undo alone changes nothing. Replay it with the edits before it.")
 
 
-def _rename(found: Found, edit: Rename) -> Found:
-    index = _index(found, edit.category)
-    if edit.to in found.names:
+def _rename(result: RunResult, edit: Rename) -> RunResult:
+    index = _index(result, edit.category)
+    if edit.to in result.names:
         raise Misuse(
             f"there is a category {printable(edit.to)} already. Choose another name, or put both together with "
             f"merge {printable(edit.category)} --into {printable(edit.to)}."
         )
     check_name(edit.to)
-    return replace(found, names=(*found.names[:index], edit.to, *found.names[index + 1 :]))
+    return replace(result, names=(*result.names[:index], edit.to, *result.names[index + 1 :]))
 
 
-def _merge(found: Found, edit: Merge) -> Found:
-    gone = [_index(found, name) for name in edit.categories]
+def _merge(result: RunResult, edit: Merge) -> RunResult:
+    gone = [_index(result, name) for name in edit.categories]
     if len(set(gone)) != len(gone):
         raise Misuse("a category is named twice to be merged. Name each once.")
-    exists = edit.into in found.names
-    group = sorted({*gone, *([found.names.index(edit.into)] if exists else [])})
+    exists = edit.into in result.names
+    group = sorted({*gone, *([result.names.index(edit.into)] if exists else [])})
     if len(group) < 2:
         raise Misuse(
             f"there is nothing to merge {printable(edit.categories[0])} with. Name two or more categories, or give it "
@@ -60,45 +60,45 @@ def _merge(found: Found, edit: Merge) -> Found:
         )
     if not exists:
         check_name(edit.into)
-    home = found.names.index(edit.into) if exists else gone[0]
+    home = result.names.index(edit.into) if exists else gone[0]
     # Known ones come first, so the first of the group is known if any is.
-    place = home if home < found.n_known or group[0] >= found.n_known else group[0]
-    kept = [i for i in range(len(found.names)) if i == place or i not in group]
-    moved = np.full(len(found.names) + 1, DROPPED, dtype=np.int64)
+    place = home if home < result.n_known or group[0] >= result.n_known else group[0]
+    kept = [i for i in range(len(result.names)) if i == place or i not in group]
+    moved = np.full(len(result.names) + 1, DROPPED, dtype=np.int64)
     moved[kept] = np.arange(len(kept))
     moved[group] = kept.index(place)
     return replace(
-        found,
-        names=tuple(edit.into if i == place else found.names[i] for i in kept),
-        n_known=sum(i < found.n_known for i in kept),
-        category=moved[found.category],
+        result,
+        names=tuple(edit.into if i == place else result.names[i] for i in kept),
+        n_known=sum(i < result.n_known for i in kept),
+        category=moved[result.category],
     )
 
 
-def _split(found: Found, edit: Split) -> Found:
-    index = _index(found, edit.category)
-    members = np.flatnonzero(found.category == index)
+def _split(result: RunResult, edit: SplitCategory) -> RunResult:
+    index = _index(result, edit.category)
+    members = np.flatnonzero(result.category == index)
     if not 2 <= edit.parts <= len(ascii_lowercase):
         raise Misuse(f"a category cannot be split into {edit.parts} parts. Give 2 to {len(ascii_lowercase)}.")
     if not 0 <= edit.seed < 2**32:
         raise Misuse(f"the seed {edit.seed} cannot be used. Give a whole number from 0 to {2**32 - 1}.")
-    parts = _parts(found.features[members], edit.parts, edit.seed) if len(members) >= edit.parts else members[:0]
+    parts = _parts(result.features[members], edit.parts, edit.seed) if len(members) >= edit.parts else members[:0]
     if len(np.unique(parts)) < edit.parts:
         raise Misuse(
             f"{printable(edit.category)} has too few different images ({len(members)} in all) for {edit.parts} parts. "
             "Ask for fewer."
         )
-    free = [name for name in (f"{edit.category}-{x}" for x in ascii_lowercase) if name not in found.names]
+    free = [name for name in (f"{edit.category}-{x}" for x in ascii_lowercase) if name not in result.names]
     if len(free) < edit.parts:
         raise Misuse(f"too few names {printable(edit.category)}-a to -z are free. Rename the category first.")
     for name in free[: edit.parts]:
         check_name(name)
-    category = np.where(found.category > index, found.category + edit.parts - 1, found.category)
+    category = np.where(result.category > index, result.category + edit.parts - 1, result.category)
     category[members] = index + parts
     return replace(
-        found,
-        names=(*found.names[:index], *free[: edit.parts], *found.names[index + 1 :]),
-        n_known=found.n_known + (edit.parts - 1 if index < found.n_known else 0),
+        result,
+        names=(*result.names[:index], *free[: edit.parts], *result.names[index + 1 :]),
+        n_known=result.n_known + (edit.parts - 1 if index < result.n_known else 0),
         category=category,
     )
 
@@ -108,24 +108,24 @@ def _parts(features: npt.NDArray[np.float32], parts: int, seed: int) -> npt.NDAr
     if len(np.unique(features, axis=0)) < parts:
         return np.zeros(len(features), dtype=np.int64)
     labels = SemiSupervisedKMeans(parts, random_state=seed).fit(features).labels_
-    found, first, sizes = np.unique(labels, return_index=True, return_counts=True)
+    result, first, sizes = np.unique(labels, return_index=True, return_counts=True)
     rank = np.empty(parts, dtype=np.int64)
-    rank[found[np.lexsort((first, -sizes))]] = np.arange(len(found))
+    rank[result[np.lexsort((first, -sizes))]] = np.arange(len(result))
     return rank[labels]
 
 
-def _move(found: Found, edit: Move) -> Found:
-    images = _positions(found, edit.images)
-    names = found.names
+def _move(result: RunResult, edit: Move) -> RunResult:
+    images = _positions(result, edit.images)
+    names = result.names
     if edit.create and edit.to not in names:
         check_name(edit.to)
         names = (*names, edit.to)
     elif edit.to not in names:
-        raise Misuse(_no_category(found, edit.to) + " To make a new category, add --create.")
-    category, certainty = found.category.copy(), found.certainty.copy()
+        raise Misuse(_no_category(result, edit.to) + " To make a new category, add --create.")
+    category, certainty = result.category.copy(), result.certainty.copy()
     category[images] = names.index(edit.to)
     certainty[images] = 1.0
-    return replace(found, names=names, category=category, certainty=certainty)
+    return replace(result, names=names, category=category, certainty=certainty)
 
 
 def check_name(name: str) -> None:
@@ -142,20 +142,20 @@ def check_name(name: str) -> None:
         )
 
 
-def _no_category(found: Found, name: str) -> str:
-    close = difflib.get_close_matches(name, found.names, n=3)
-    hint = f"Did you mean {listed(close)}?" if close else f"Choose from: {listed(found.names)}."
+def _no_category(result: RunResult, name: str) -> str:
+    close = difflib.get_close_matches(name, result.names, n=3)
+    hint = f"Did you mean {listed(close)}?" if close else f"Choose from: {listed(result.names)}."
     return f"there is no category {printable(name)}. {hint}"
 
 
-def _index(found: Found, name: str) -> int:
-    if name not in found.names:
-        raise Misuse(_no_category(found, name))
-    return found.names.index(name)
+def _index(result: RunResult, name: str) -> int:
+    if name not in result.names:
+        raise Misuse(_no_category(result, name))
+    return result.names.index(name)
 
 
-def _positions(found: Found, images: Sequence[str]) -> npt.NDArray[np.int64]:
-    position = {id_: i for i, id_ in enumerate(found.ids)}
+def _positions(result: RunResult, images: Sequence[str]) -> npt.NDArray[np.int64]:
+    position = {id_: i for i, id_ in enumerate(result.ids)}
     strangers = [printable(id_) for id_ in images if id_ not in position]
     if strangers:
         raise Misuse(

@@ -8,8 +8,8 @@ from typing import Any
 
 from sptnet.errors import Failure, Misuse
 from sptnet.results.edits.apply import apply_edit
-from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, Split, Undo, as_dict, parse_edit
-from sptnet.results.run_result import Found, read_found
+from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, SplitCategory, Undo, as_dict, parse_edit
+from sptnet.results.run_result import RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "Merge",
     "Move",
     "Rename",
-    "Split",
+    "SplitCategory",
     "Undo",
     "add_edits",
     "apply_edit",
@@ -49,11 +49,11 @@ def in_force(edits: Sequence[Edit]) -> list[Edit]:
     return stack
 
 
-def replay(found: Found, edits: Sequence[Edit]) -> Found:
+def replay(result: RunResult, edits: Sequence[Edit]) -> RunResult:
     """The state after all edits, undone ones left out."""
     for edit in in_force(edits):
-        found = apply_edit(found, edit)
-    return found
+        result = apply_edit(result, edit)
+    return result
 
 
 def read_edits(run_path: str | Path) -> list[Edit]:
@@ -79,19 +79,19 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="surrogatepass") if file.is_file() else ""
 
 
-def current(run_path: str | Path) -> Found:
+def current(run_path: str | Path) -> RunResult:
     """What the run found, as edited up to now."""
-    return _replayed(run_path, read_found(run_path), read_edits(run_path))
+    return _replayed(run_path, read_result(run_path), read_edits(run_path))
 
 
-def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> Found:
+def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> RunResult:
     """Adds edits to the log, all or, if one of them cannot be done, none; the state after them."""
-    found, log = read_found(run_path), read_edits(run_path)
-    state = _replayed(run_path, found, log)
+    result, log = read_result(run_path), read_edits(run_path)
+    state = _replayed(run_path, result, log)
     for number, edit in enumerate(edits, start=1):
         log.append(edit)
         try:
-            state = replay(found, log) if isinstance(edit, Undo) else apply_edit(state, edit)
+            state = replay(result, log) if isinstance(edit, Undo) else apply_edit(state, edit)
         except Misuse as error:
             if len(edits) == 1:
                 raise
@@ -104,9 +104,9 @@ def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> Found:
     return state
 
 
-def _replayed(run_path: str | Path, found: Found, edits: Sequence[Edit]) -> Found:
+def _replayed(run_path: str | Path, result: RunResult, edits: Sequence[Edit]) -> RunResult:
     try:
-        return replay(found, edits)
+        return replay(result, edits)
     except Misuse as error:
         raise Failure(
             f"{Path(run_path) / EDITS} does not fit the predictions of the run ({error}) Move that file away to begin "

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from sptnet.results.categories import mean_directions
 from sptnet.results.edits.apply import apply_edit
 from sptnet.results.edits.log import in_force, read_edits
-from sptnet.results.edits.types import Edit, Merge, Rename, Split
-from sptnet.results.run_result import Found, read_found
+from sptnet.results.edits.types import Edit, Merge, Rename, SplitCategory
+from sptnet.results.run_result import RunResult, read_result
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
@@ -51,26 +51,26 @@ class EditedNames:
 def names_for(run: str | Path) -> EditedNames | None:
     """Of an edited run; None for one without edits, and for a model directory."""
     edits = read_edits(run)
-    return edited_names(read_found(run), edits) if in_force(edits) else None
+    return edited_names(read_result(run), edits) if in_force(edits) else None
 
 
-def edited_names(found: Found, edits: Sequence[Edit]) -> EditedNames:
+def edited_names(result: RunResult, edits: Sequence[Edit]) -> EditedNames:
     """What the categories of an unedited run are called after its edits."""
-    nowhere = np.zeros(found.features.shape[1], dtype=np.float32)
-    parts: list[tuple[Part, ...]] = [(Part(name, nowhere),) for name in found.names]
+    nowhere = np.zeros(result.features.shape[1], dtype=np.float32)
+    parts: list[tuple[Part, ...]] = [(Part(name, nowhere),) for name in result.names]
     for edit in in_force(edits):
-        before, found = found, apply_edit(found, edit)
+        before, result = result, apply_edit(result, edit)
         match edit:
             case Rename(category, to):
                 parts = [_renamed(its, {category}, to) for its in parts]
             case Merge(categories, into):
                 parts = [_renamed(its, set(categories), into) for its in parts]
-            case Split(category, n, _):
+            case SplitCategory(category, n, _):
                 first = before.names.index(category)
-                directions = mean_directions(found)
-                fresh = tuple(Part(found.names[i], directions[i]) for i in range(first, first + n))
+                directions = mean_directions(result)
+                fresh = tuple(Part(result.names[i], directions[i]) for i in range(first, first + n))
                 parts = [tuple(new for part in its for new in _divided(part, category, fresh)) for its in parts]
-    return EditedNames(found.names, found.n_known, tuple(parts))
+    return EditedNames(result.names, result.n_known, tuple(parts))
 
 
 def _renamed(parts: tuple[Part, ...], old: set[str], new: str) -> tuple[Part, ...]:

@@ -26,7 +26,7 @@ class Merge:
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitCategory:
     """Divides a category by k-means on its images' features: NAME-a is the largest part, then NAME-b and so on.
 
     Parts of a known category are known.
@@ -57,11 +57,11 @@ class Undo:
     """Takes back the last edit that is still in force."""
 
 
-Edit = Rename | Merge | Split | Move | Drop | Undo
+Edit = Rename | Merge | SplitCategory | Move | Drop | Undo
 VERBS: dict[str, type[Edit]] = {
     "rename": Rename,
     "merge": Merge,
-    "split": Split,
+    "split": SplitCategory,
     "move": Move,
     "drop": Drop,
     "undo": Undo,
@@ -113,7 +113,7 @@ def describe_edit(edit: Edit) -> str:
             return f"rename {printable(category)} to {printable(to)}"
         case Merge(categories, into):
             return f"merge {listed(categories)} into {printable(into)}"
-        case Split(category, parts, _):
+        case SplitCategory(category, parts, _):
             return f"split {printable(category)} into {parts} parts"
         case Move(images, to, _):
             return f"move {count(images, 'image')} to {printable(to)} ({_some(images)})"

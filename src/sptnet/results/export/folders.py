@@ -14,7 +14,7 @@ import numpy as np
 
 from sptnet.data.image_file import ImageSource, read_image
 from sptnet.errors import Failure, Misuse
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.text import count, first_three, printable
 
@@ -24,7 +24,7 @@ NOT_IN_NAMES = frozenset('/\\:*?"<>|')
 
 
 def export_folder(
-    found: Found, to: Path, form: str, overwrite: bool, pixels: Callable[[], Mapping[str, ImageSource]]
+    result: RunResult, to: Path, form: str, overwrite: bool, pixels: Callable[[], Mapping[str, ImageSource]]
 ) -> None:
     """Built beside its place and moved there when whole; what is there is replaced only if it was made here."""
     to = to.absolute()
@@ -32,13 +32,13 @@ def export_folder(
     fresh = to.with_name(to.name + ".part")
     if fresh.exists():
         raise Misuse(f"{fresh} is in the way, left by an export that was stopped. Remove it.")
-    sources = _sources(found, pixels)
+    sources = _sources(result, pixels)
     if form == "links":
         _refuse_pixels(sources)
-    plan = places(found, sources)
+    plan = places(result, sources)
     fresh.mkdir(parents=True)
     try:
-        _fill(fresh, found, sources, plan, form)
+        _fill(fresh, result, sources, plan, form)
         if to.exists():
             remove_export(to)
         fresh.rename(to)
@@ -85,24 +85,24 @@ def _contents(to: Path) -> set[str]:
 
 def _files(to: Path) -> list[str]:
     """Everything below a folder that is no folder; links are not followed."""
-    found = []
+    result = []
     for here, folders, files in os.walk(to):
         linked = [name for name in folders if Path(here, name).is_symlink()]
-        found += [Path(here, name).relative_to(to).as_posix() for name in (*files, *linked)]
-    return found
+        result += [Path(here, name).relative_to(to).as_posix() for name in (*files, *linked)]
+    return result
 
 
-def _sources(found: Found, pixels: Callable[[], Mapping[str, ImageSource]]) -> dict[int, tuple[str, ImageSource]]:
+def _sources(result: RunResult, pixels: Callable[[], Mapping[str, ImageSource]]) -> dict[int, tuple[str, ImageSource]]:
     """For the position of every image that was not dropped, its id and its file or its pixels."""
-    kept = np.flatnonzero(found.category >= 0).tolist()
-    stored = pixels() if any(found.sources[i] is None for i in kept) else {}
-    lost = [printable(found.ids[i]) for i in kept if found.sources[i] is None and found.ids[i] not in stored]
+    kept = np.flatnonzero(result.category >= 0).tolist()
+    stored = pixels() if any(result.sources[i] is None for i in kept) else {}
+    lost = [printable(result.ids[i]) for i in kept if result.sources[i] is None and result.ids[i] not in stored]
     if lost:
         raise Misuse(
             f"{count(lost, 'image')} cannot be found: {first_three(lost)}. Restore the data folder that the run was "
             "trained on, or drop the images."
         )
-    return {i: (found.ids[i], Path(file) if (file := found.sources[i]) else stored[found.ids[i]]) for i in kept}
+    return {i: (result.ids[i], Path(file) if (file := result.sources[i]) else stored[result.ids[i]]) for i in kept}
 
 
 def _refuse_pixels(sources: Mapping[int, tuple[str, ImageSource]]) -> None:
@@ -114,15 +114,15 @@ def _refuse_pixels(sources: Mapping[int, tuple[str, ImageSource]]) -> None:
         )
 
 
-def places(found: Found, sources: Mapping[int, tuple[str, ImageSource]]) -> dict[int, str]:
+def places(result: RunResult, sources: Mapping[int, tuple[str, ImageSource]]) -> dict[int, str]:
     """CATEGORY/FILE for every image; what would have the same name is numbered."""
     folders_taken: set[str] = set()
-    folders = [free_name(safe_name(name), folders_taken) for name in found.names]
+    folders = [free_name(safe_name(name), folders_taken) for name in result.names]
     taken: list[set[str]] = [set() for _ in folders]
     plan = {}
     for i, (id_, source) in sources.items():
         own = source.name if isinstance(source, Path) else safe_name(PurePosixPath(id_).name) + ".png"
-        category = found.category[i]
+        category = result.category[i]
         plan[i] = f"{folders[category]}/{free_name(own, taken[category])}"
     return plan
 
@@ -144,7 +144,7 @@ def free_name(name: str, taken: set[str]) -> str:
 
 
 def _fill(
-    fresh: Path, found: Found, sources: Mapping[int, tuple[str, ImageSource]], plan: Mapping[int, str], form: str
+    fresh: Path, result: RunResult, sources: Mapping[int, tuple[str, ImageSource]], plan: Mapping[int, str], form: str
 ) -> None:
     root = fresh / "train" if form == "imagefolder" else fresh
     root.mkdir(exist_ok=True)
@@ -161,5 +161,5 @@ def _fill(
         with (root / "metadata.csv").open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             table = csv.writer(stream)
             table.writerow(["file_name", "label"])
-            table.writerows([place, found.names[found.category[i]]] for i, place in plan.items())
+            table.writerows([place, result.names[result.category[i]]] for i, place in plan.items())
     write_text_atomically(fresh / CONTENTS, json.dumps({"form": form, "files": sorted(_files(fresh))}, indent=1) + "\n")

@@ -11,7 +11,7 @@ from PIL import Image
 from sptnet.config.recipes import load_recipe
 from sptnet.results.predictions import FEATURES, write_features
 from sptnet.results.run_folder import RunFolder
-from sptnet.results.run_result import Found
+from sptnet.results.run_result import RunResult
 
 COLUMNS = "image,category,is_new,certainty,part,truth"
 IDS = (
@@ -21,10 +21,10 @@ IDS = (
 DEGREES = (0, 10, 80, 90, 180, 182, 230, 233)
 
 
-def small_found() -> Found:
+def small_result() -> RunResult:
     """Features are directions in the plane; new-1 is made of two groups, new-2 is empty; one cat is almost a dog."""
     angles = np.deg2rad(DEGREES)
-    return Found(
+    return RunResult(
         ids=IDS,
         sources=(None,) * 8,
         part=("labelled", "holdout", *("unlabelled",) * 5, "test"),
@@ -37,9 +37,9 @@ def small_found() -> Found:
     )
 
 
-def make_run(root: Path, found: Found | None = None, source: str = "folder", files: bool = True) -> Path:
+def make_run(root: Path, found: RunResult | None = None, source: str = "folder", files: bool = True) -> Path:
     """A run in `root`/run on the images in `root`/data; image number i is of grey level i, the last has no file."""
-    found = small_found() if found is None else found
+    found = small_result() if found is None else found
     folder = [] if source == "digits" else [f'data.folder="{root / "data"}"']
     run = RunFolder(root / "run")
     run.create(load_recipe("digits", [f"data.source={source}", *folder]))
@@ -60,7 +60,7 @@ def make_run(root: Path, found: Found | None = None, source: str = "folder", fil
     return run.path
 
 
-def assert_same(one: Found, other: Found) -> None:
+def assert_same(one: RunResult, other: RunResult) -> None:
     for column, value in vars(one).items():
         if isinstance(value, np.ndarray):
             assert np.array_equal(value, getattr(other, column)), column
