@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from sptnet.config import PromptSettings
-from sptnet.data import views
+from sptnet.data import store as store_module
 from sptnet.data.loader import iterate_centre_views, n_workers
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.data.store import ImageStore
@@ -87,8 +87,10 @@ def test_quick_reading_decodes_a_large_jpeg_at_a_reduced_scale(tmp_path, monkeyp
     """At least twice the short side of 109 px is left, at down to an eighth of the scale."""
     file, sizes = tmp_path / "large.jpg", []
     Image.fromarray(smooth(side, side)).save(file, quality=92)
-    original = views.read_image
-    monkeypatch.setattr(views, "read_image", lambda *words, **more: sizes.append(original(*words, **more)) or sizes[-1])
+    original = store_module.read_image
+    monkeypatch.setattr(
+        store_module, "read_image", lambda *words, **more: sizes.append(original(*words, **more)) or sizes[-1]
+    )
     quick, exact = (ImageStore([file], PixelFormat(96, reading=reading))[0] for reading in ("quick", "exact"))
     assert [image.size for image in sizes] == [(decoded, decoded), (side, side)]
     assert (quick.float() - exact.float()).abs().mean() < 1.5
