@@ -524,9 +524,8 @@ def tiny_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The demo's recipe, on a few small pictures."""
     data = paint(tmp_path / "digits", zero=6, one=6, two=6, three=6)
 
-    def tiny_recipe(name: str, settings: list[str]) -> Config:
-        changes = [f"{key}={value}" for key, value in {**TINY, "sptnet.epochs": 1}.items()]
-        config = load_recipe(name, [*settings, *changes])
+    def tiny_recipe(name: str, settings: dict[str, Any]) -> Config:
+        config = load_recipe(name, {**settings, **TINY, "sptnet.epochs": 1})
         return config.changed(data={"source": "folder", "folder": str(data), "known_classes": 2})
 
     monkeypatch.setattr("sptnet.discovery.demo.load_recipe", tiny_recipe)

@@ -11,15 +11,16 @@ from pydantic import ValidationError
 from sptnet.config import Config
 from sptnet.config.recipes import (
     all_keys,
-    apply_setting,
     load_recipe,
     make_config,
+    parse_settings,
     parse_toml,
     parse_value,
     read_config,
     recipe_names,
     recipe_text,
     to_toml,
+    with_settings,
 )
 from sptnet.errors import Failure, Misuse
 from sptnet.methods import stages_of
@@ -166,12 +167,12 @@ def test_the_kind_none_is_a_kind() -> None:
 @pytest.mark.parametrize("setting", ["training.batch_size", "=3", " =3", "", "training"])
 def test_a_setting_without_key_or_value_is_refused(setting: str) -> None:
     with pytest.raises(Misuse, match=r"not of the form a\.b=c"):
-        apply_setting({}, setting)
+        parse_settings([setting])
 
 
 def test_a_setting_below_a_value_is_refused() -> None:
     with pytest.raises(Misuse, match="seed is a value, not a section"):
-        apply_setting({"seed": 1}, "seed.x=3")
+        with_settings({"seed": 1}, {"seed.x": 3})
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:

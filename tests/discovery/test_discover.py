@@ -14,7 +14,7 @@ from conftest import Call
 from helpers.digit_folders import fill
 from sptnet.cli import main
 from sptnet.config import Config
-from sptnet.discovery.discover import DEFAULT_BACKBONE, epoch_changes, given_keys, make_settings
+from sptnet.discovery.discover import DEFAULT_BACKBONE, epoch_settings, make_settings
 from sptnet.discovery.plan import speed
 from sptnet.model.backbone import EMBEDDED
 from sptnet.model.vit import fetch
@@ -313,16 +313,14 @@ def test_mistakes_end_with_a_way_out(
 
 
 def test_the_embedded_backbone_brings_its_learning_rates() -> None:
-    plain = make_settings("auto", [])
+    plain = make_settings("auto", {})
     assert plain == Config(n_categories="auto")
-    small = make_settings(EMBEDDED, ["simgcd.learning_rate=0.5"])
+    small = make_settings(EMBEDDED, {"simgcd.learning_rate": 0.5})
     assert (small.backbone.name, small.simgcd.learning_rate, small.sptnet.learning_rate) == (EMBEDDED, 0.5, 0.02)
     assert (small.data, small.method) == (Config().data, Config().method)
-    assert make_settings("auto", [f'backbone.name="{EMBEDDED}"']) == make_settings(EMBEDDED, [])
-    assert make_settings(EMBEDDED, ["backbone.name=vit_tiny_patch16_224"]).simgcd == Config().simgcd
+    assert make_settings("auto", {"backbone.name": EMBEDDED}) == make_settings(EMBEDDED, {})
+    assert make_settings(EMBEDDED, {"backbone.name": "vit_tiny_patch16_224"}).simgcd == Config().simgcd
 
 
-def test_keys_that_were_given() -> None:
-    assert given_keys(["a.b=1", " c.d = x=y"]) == {"a.b", "c.d"}
-    assert epoch_changes(None) == []
-    assert given_keys(epoch_changes(3)) == {"gcd.epochs", "simgcd.epochs", "sptnet.epochs"}
+def test_epochs_are_those_of_every_stage() -> None:
+    assert epoch_settings(3) == {"gcd.epochs": 3, "simgcd.epochs": 3, "sptnet.epochs": 3}

@@ -84,7 +84,8 @@ def test_processes_share_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert CPU.of_processes(1) == CPU
     monkeypatch.setattr(discovery, "measure_speed", lambda *_: CPU)
     config = make_settings(
-        EMBEDDED, ["n_categories=10", "data.source=digits", "data.known_classes=5", "device=cpu", "views.bank=0"]
+        EMBEDDED,
+        {"n_categories": 10, "data.source": "digits", "data.known_classes": 5, "device": "cpu", "views.bank": 0},
     )
     data = load_data(config.data)
     alone = plan_for(config, data, tmp_path, method="simgcd", given={"simgcd.epochs", "views.bank"}, report=False)

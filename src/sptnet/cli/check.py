@@ -54,11 +54,11 @@ def check(
 
 def expected(folder: Path, labels: Path | None, unlabelled: str, backbone: str, minutes: float | None) -> "Plan":
     """What `sptnet discover` would do with this folder, measured on this machine."""
-    from sptnet.cli.options import as_changes
+    from sptnet.cli.options import given_settings
     from sptnet.discovery.discover import make_settings, plan_for, read_images
 
     plain = {"data.folder": folder.resolve(), "data.labels": labels and labels.resolve(), "data.unlabelled": unlabelled}
-    changes = as_changes(plain)
+    changes = given_settings(plain)
     config, data = read_images(make_settings(backbone, changes), lambda line: None)
     return plan_for(config, data, Path.cwd(), minutes, pretrained=False)
 

@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sptnet.cli.discover_text import show_found, tell_plan
-from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, as_changes, of_backbone
+from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone
 from sptnet.cli.stopping import can_go_on
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def discover(
     open_it: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
 ) -> None:
     """Sort a folder of images: recognise the categories you know, find the new ones, and write a report."""
-    from sptnet.discovery.discover import epoch_changes
+    from sptnet.discovery.discover import epoch_settings
     from sptnet.errors import Misuse
     from sptnet.runtime.distributed import world
 
@@ -67,8 +67,7 @@ def discover(
         "seed": seed,
         **of_backbone(backbone, weights),
     }
-    changes = as_changes(plain)
-    changes += [*epoch_changes(epochs), *(settings or [])]
+    changes = given_settings(plain | epoch_settings(epochs), settings)
     if open_it and no_report:
         raise Misuse("--open shows the report, which --no-report leaves out. Give one of them.")
     if resume:
@@ -119,14 +118,14 @@ def _check_place(out: Path, overwrite: bool) -> None:
 Begun = tuple["Plan", "SplitImages", Mapping[str, str]]
 
 
-def _first_round(out: Path, changes: list[str], method: str | None, minutes: float | None, report: bool) -> Begun:
-    from sptnet.discovery.discover import AUTO, given_keys, make_settings, plan_for, read_images
+def _first_round(out: Path, changes: dict[str, Any], method: str | None, minutes: float | None, report: bool) -> Begun:
+    from sptnet.discovery.discover import AUTO, make_settings, plan_for, read_images
     from sptnet.results.run_folder import refuse_among_images
 
     config = make_settings(AUTO, changes)
     refuse_among_images(out, config.data.folder)
     config, data = read_images(config)
-    plan = plan_for(config, data, out, minutes, method, given_keys(changes), report)
+    plan = plan_for(config, data, out, minutes, method, frozenset(changes), report)
     tell_plan(plan, data)
     return plan, data, {}
 
@@ -134,20 +133,20 @@ def _first_round(out: Path, changes: list[str], method: str | None, minutes: flo
 def _another_round(
     earlier: Path,
     out: Path,
-    changes: list[str],
+    changes: dict[str, Any],
     method: str | None,
     minutes: float | None,
     choose: bool,
     report: bool,
 ) -> Begun:
     """With the earlier settings, unless told otherwise, or the earlier run had no labels to learn from."""
-    from sptnet.discovery.discover import change_settings, given_keys, plan_for
+    from sptnet.discovery.discover import change_settings, plan_for
     from sptnet.discovery.plan.plan import PLANNED
     from sptnet.discovery.rounds import LABELS, labels_text, next_round, read_round
     from sptnet.errors import Misuse
     from sptnet.results.run_folder import refuse_among_images
 
-    if any(change.startswith("data.labels=") for change in changes):
+    if "data.labels" in changes:
         raise Misuse("--continue takes its labels from the edits of the earlier run. Leave --labels out.")
     if out.resolve() == earlier.resolve():
         raise Misuse(f"the new round would replace {earlier}, which it builds on. Give another --out.")
@@ -155,7 +154,7 @@ def _another_round(
     config = change_settings(found.config, changes)
     refuse_among_images(out, config.data.folder)
     data = read_round(config, found.labels)
-    given, because = set(given_keys(changes)), "as asked"
+    given, because = set(frozenset(changes)), "as asked"
     if method is None and minutes is None and not choose and found.had_labels:
         method, given, because = config.method, given | PLANNED, "as before"
     plan = plan_for(config, data, out, minutes, method, given, report, because)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, as_changes, of_backbone
+from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone
 
 
 def estimate(
@@ -50,9 +50,10 @@ def estimate(
         "device": device,
         **of_backbone(backbone, weights),
     }
-    changes = as_changes(plain)
-    own_images = data is not None and load_recipe(recipe).data.source == "digits"
-    config = load_recipe(recipe, [*["data.source=folder"] * own_images, *(settings or []), *changes])
+    changes = given_settings(plain, settings)
+    if data is not None and load_recipe(recipe).data.source == "digits":
+        changes = {"data.source": "folder", **changes}
+    config = load_recipe(recipe, changes)
     everyone = world()
     loaded = everyone.from_first(lambda: load_data(config.data))
     split = loaded.split

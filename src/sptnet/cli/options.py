@@ -1,6 +1,6 @@
 """Options that several verbs have, and the settings behind them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,9 +22,9 @@ def of_backbone(name: str | None, weights: Path | None) -> dict[str, Any]:
     return {"backbone.name": None if name == "auto" else name, "backbone.weights": weights and weights.resolve()}
 
 
-def as_changes(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as --set takes them; those that are None were not given and are left out."""
-    from sptnet.config.recipes import toml_value
+def given_settings(options: Mapping[str, Any], texts: Sequence[str] | None = None) -> dict[str, Any]:
+    """Settings by key: the texts of --set, overruled by options of their own; options that are None were not given."""
+    from sptnet.config.recipes import parse_settings
 
-    given = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
-    return [f"{key}={toml_value(value)}" for key, value in given.items() if value is not None]
+    given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
+    return parse_settings(texts or []) | {key: value for key, value in given.items() if value is not None}

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, as_changes, of_backbone
+from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone
 from sptnet.cli.stopping import can_go_on
 
 
@@ -32,7 +32,6 @@ def train(
     from sptnet.errors import Misuse
     from sptnet.results.run_folder import RunFolder
 
-    changes = list(settings or [])
     plain: dict[str, Any] = {
         "data.folder": data and data.resolve(),
         "data.labels": labels and labels.resolve(),
@@ -41,7 +40,7 @@ def train(
         "device": device,
         **of_backbone(backbone, weights),
     }
-    changes += as_changes(plain)
+    changes = given_settings(plain, settings)
     if resume and overwrite:
         raise Misuse("--resume and --overwrite exclude each other. Give one of them.")
     config: Config
@@ -53,7 +52,7 @@ def train(
         raise Misuse("no recipe given. `sptnet recipes list` shows those of the package; sptnet is the default method.")
     else:
         if data is not None and recipe_source(recipe) == "digits":
-            changes.insert(0, "data.source=folder")
+            changes = {"data.source": "folder", **changes}
         config = load_recipe(recipe, changes)
     run(config, out, resume, overwrite)
 

@@ -3,18 +3,22 @@
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from sptnet.config import Config
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.progress import say
+
+Settings = Mapping[str, Any]
+"""Values by dotted key, such as `{"training.batch_size": 64}`."""
 
 
 def recipe_names() -> list[str]:
@@ -71,12 +75,10 @@ def _likeness(asked: str, name: str) -> float:
     return max(difflib.SequenceMatcher(None, *pair).ratio() for pair in ((asked, name), in_order))
 
 
-def load_recipe(recipe: str, settings: Iterable[str] = ()) -> Config:
-    """A recipe with `key=value` settings on top, checked whole: all mistakes are reported at once."""
-    values = parse_toml(recipe_text(recipe), recipe)
-    for setting in settings:
-        apply_setting(values, setting)
-    return make_config(values, recipe)
+def load_recipe(recipe: str, settings: Settings | Iterable[str] = ()) -> Config:
+    """A recipe with settings on top, by dotted key or as `key=value` texts; all mistakes are reported at once."""
+    changes = settings if isinstance(settings, Mapping) else parse_settings(settings)
+    return make_config(with_settings(parse_toml(recipe_text(recipe), recipe), changes), recipe)
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
@@ -86,17 +88,29 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
         raise Misuse(f"{source} is not valid TOML: {error}. Mend that line.") from error
 
 
-def apply_setting(values: dict[str, Any], setting: str) -> None:
-    key, equals, text = setting.partition("=")
-    if not equals or not key.strip():
-        raise Misuse(f"--set {setting!r} is not of the form a.b=c, such as --set training.batch_size=64.")
-    *parents, last = key.strip().split(".")
-    section = values
-    for parent in parents:
-        section = section.setdefault(parent, {})
-        if not isinstance(section, dict):
-            raise Misuse(f"--set {setting!r}: {parent} is a value, not a section.")
-    section[last] = parse_value(text.strip())
+def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
+    """`a.b=c` texts as values by dotted key; a later one overrules an earlier one."""
+    settings = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise Misuse(f"--set {text!r} is not of the form a.b=c, such as --set training.batch_size=64.")
+        settings[key.strip()] = parse_value(value.strip())
+    return settings
+
+
+def with_settings(values: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """A copy of values by section with settings by dotted key on top."""
+    changed = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    for key, value in settings.items():
+        *parents, last = key.split(".")
+        section = changed
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise Misuse(f"--set {key}={value}: {parent} is a value, not a section.")
+        section[last] = value
+    return changed
 
 
 def parse_value(text: str) -> Any:
@@ -191,28 +205,7 @@ def _leaves(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
 
 def to_toml(config: Config) -> str:
     """The whole configuration as TOML; settings that are None are left out, as TOML has no null."""
-    values = config.model_dump()
-    top = {key: value for key, value in values.items() if not isinstance(value, dict)}
-    lines = _toml_lines(top)
-    for name, section in values.items():
-        if isinstance(section, dict):
-            lines += ["", f"[{name}]", *_toml_lines(section)]
-    return "\n".join(lines) + "\n"
-
-
-def _toml_lines(section: dict[str, Any]) -> list[str]:
-    return [f"{key} = {toml_value(value)}" for key, value in section.items() if value is not None]
-
-
-def toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return f"[{', '.join(toml_value(item) for item in value)}]"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
-    return repr(value)
+    return tomli_w.dumps(config.model_dump(exclude_none=True))
 
 
 def read_config(path: Path) -> Config:

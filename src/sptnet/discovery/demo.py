@@ -32,7 +32,7 @@ def run_demo(out: Path, seed: int, overwrite: bool, tell: Say) -> Iterator[DemoR
     """Yields each method's row as soon as it is known; leaves a run directory for each that trains."""
     if not overwrite and out.is_dir() and any(out.iterdir()):
         raise Misuse(f"{out} is not empty. Replace the runs in it with --overwrite, or give another --out.")
-    config = load_recipe("digits", [f"seed={seed}"])
+    config = load_recipe("digits", {"seed": seed})
     data = load_data(config.data, tell)
     for name, method in BASELINES.items():
         trial = Experiment(config.model_copy(update={"method": method}), RunFolder(out / method), data, tell)

@@ -1,11 +1,11 @@
 """What `sptnet discover` and `CategoryDiscoverer` share: settings, images, and a plan made for this machine."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from sptnet.config import BackboneSettings, Config
-from sptnet.config.recipes import apply_setting, make_config, parse_toml, recipe_text
+from sptnet.config.recipes import Settings, make_config, parse_toml, recipe_text, with_settings
 from sptnet.data.image_set import ImageSet
 from sptnet.data.load import SplitImages, load_image_set, resolve_n_categories, split_image_set
 from sptnet.discovery.plan.costs import ImageSetFacts
@@ -32,42 +32,25 @@ ALL_LABELLED = (
 )
 
 
-def make_settings(backbone: str, changes: Iterable[str]) -> Config:
-    """Settings with `key=value` changes; the embedded backbone brings the learning rates that were found for it."""
-    changes = list(changes)
-    name = next((text.partition("=")[2] for text in reversed(changes) if _key(text) == "backbone.name"), backbone)
-    name = DEFAULT_BACKBONE if name == AUTO else name.strip("\"'")
+def make_settings(backbone: str, changes: Settings) -> Config:
+    """Settings with changes by key; the embedded backbone brings the learning rates that were found for it."""
+    name = changes.get("backbone.name", backbone)
+    name = DEFAULT_BACKBONE if name == AUTO else name
     values: dict[str, Any] = {}
     if name == EMBEDDED:
         digits = parse_toml(recipe_text("digits"), "digits")
         values = {section: digits[section] for section in digits if section not in ("method", "data")}
-    values.setdefault("backbone", {})["name"] = name
-    values["n_categories"] = AUTO
-    for change in changes:
-        apply_setting(values, change)
-    return make_config(values, "the options")
+    return make_config(with_settings(values, {"backbone.name": name, "n_categories": AUTO, **changes}), "the options")
 
 
-def given_keys(changes: Iterable[str]) -> frozenset[str]:
-    """The settings that somebody has chosen, which no plan changes."""
-    return frozenset(_key(change) for change in changes)
-
-
-def epoch_changes(epochs: int | None) -> list[str]:
+def epoch_settings(epochs: int | None) -> dict[str, int | None]:
     """`--epochs`: of whichever method; of SPTNet, of each of its stages."""
-    return [] if epochs is None else [f"{stage}.epochs={epochs}" for stage in ("gcd", "simgcd", "sptnet")]
+    return {f"{stage}.epochs": epochs for stage in ("gcd", "simgcd", "sptnet")}
 
 
-def _key(change: str) -> str:
-    return change.partition("=")[0].strip()
-
-
-def change_settings(config: Config, changes: Iterable[str]) -> Config:
-    """Whole settings with `key=value` changes on top."""
-    values = config.model_dump()
-    for change in changes:
-        apply_setting(values, change)
-    return make_config(values, "the options")
+def change_settings(config: Config, changes: Settings) -> Config:
+    """Whole settings with changes by key on top."""
+    return make_config(with_settings(config.model_dump(), changes), "the options")
 
 
 def read_images(config: Config, tell: Say = say) -> tuple[Config, SplitImages]:

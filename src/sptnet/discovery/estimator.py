@@ -13,12 +13,10 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sptnet.config import Config
-from sptnet.config.recipes import toml_value
 from sptnet.data.load import SplitImages, split_image_set
 from sptnet.data.readable import drop_unreadable
 from sptnet.discovery.discover import (
-    epoch_changes,
-    given_keys,
+    epoch_settings,
     make_settings,
     plan_for,
     read_images,
@@ -153,16 +151,14 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         truth = np.array([order[name] for name in names if name is not None])
         return split_accuracy(truth, predicted[labelled], range(self.n_known_)).all
 
-    def _changes(self) -> list[str]:
-        seed = seed_from(self.random_state)
-        values: dict[str, Any] = {"n_categories": self.n_categories, "device": self.device, "seed": seed}
-        if self.weights is not None:
-            values["backbone.weights"] = str(Path(self.weights).absolute())
+    def _changes(self) -> dict[str, Any]:
         if self.epochs is not None and (isinstance(self.epochs, bool) or not self.epochs >= 1):
             raise Misuse(f"epochs is {self.epochs!r}. Give a whole number of at least 1, or None.")
-        changes = [f"{key}={_text(value)}" for key, value in values.items()]
-        changes += epoch_changes(self.epochs)
-        return [*changes, *(f"{key}={_text(value)}" for key, value in (self.settings or {}).items())]
+        weights = {} if self.weights is None else {"backbone.weights": str(Path(self.weights).absolute())}
+        epochs = {} if self.epochs is None else epoch_settings(self.epochs)
+        own = {"n_categories": self.n_categories, "device": self.device, "seed": seed_from(self.random_state)}
+        changes = own | weights | epochs | dict(self.settings or {})
+        return {key: _plain(value) for key, value in changes.items()}
 
     def _read(self, config: Config, X: Any, y: Iterable[Any] | None) -> tuple[Config, SplitImages]:  # noqa: N803
         if isinstance(X, str | Path):
@@ -187,9 +183,9 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         config = with_known_classes(config, image_set)
         return config, SplitImages(image_set, split_image_set(config.data, image_set), [])
 
-    def _fit_into(self, folder: Path, config: Config, data: SplitImages, changes: list[str]) -> None:
+    def _fit_into(self, folder: Path, config: Config, data: SplitImages, changes: dict[str, Any]) -> None:
         method = None if self.method == "auto" else self.method
-        plan = plan_for(config, data, folder, self.minutes, method, given_keys(changes), report=False)
+        plan = plan_for(config, data, folder, self.minutes, method, frozenset(changes), report=False)
         for reason in plan.reasons:
             say(reason)
         experiment = Experiment(plan.config, RunFolder(folder), data)
@@ -219,8 +215,7 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
             console.quiet = before
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return "none"
+def _plain(value: Any) -> Any:
+    """A number of numpy as Python's own, a tuple as a list."""
     plain = value.item() if isinstance(value, np.generic) else value
-    return toml_value(list(plain) if isinstance(plain, tuple) else plain)
+    return list(plain) if isinstance(plain, tuple) else plain
