@@ -111,6 +111,16 @@ class SummedPrompt(Prompt):
         return super().forward(images) if len(self.parts) else images
 
 
+class DeepTokens(nn.Module):
+    """Prompt tokens for every block of a ViT (VPT, deep): the hidden-space rival of pixel prompts."""
+
+    def __init__(self, depth: int, n_tokens: int, dim: int, patch_size: int, generator: Generator | None = None):
+        super().__init__()
+        bound = (6.0 / (3 * patch_size * patch_size + dim)) ** 0.5
+        uniform = torch.rand(depth, n_tokens, dim, generator=generator)
+        self.values = nn.Parameter((2 * uniform - 1) * bound)
+
+
 def build_prompt(
     kind: str,
     image_size: Size,

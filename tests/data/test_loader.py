@@ -12,7 +12,7 @@ import pytest
 from torch.utils.data import Dataset
 
 from sptnet.data.loader import let_hang_up
-from sptnet.training.epoch_batches import iterate_batches
+from sptnet.training.loader import iterate_batches
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -18,7 +18,8 @@ from sptnet.model.backbone import build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model, save_model
 from sptnet.runtime.seeds import seed_of, seeded
-from sptnet.training.epoch_batches import EpochBatches, iterate_batches
+from sptnet.training.batches import EpochBatches
+from sptnet.training.loader import iterate_batches
 
 PIXELS = PixelFormat(32)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet

@@ -14,8 +14,8 @@ from conftest import Call
 from helpers.digit_folders import fill
 from sptnet.cli import main
 from sptnet.config import Config
-from sptnet.discovery.discover import DEFAULT_BACKBONE, epoch_settings, make_settings
-from sptnet.discovery.plan import speed
+from sptnet.discovery import pace
+from sptnet.discovery.settings import DEFAULT_BACKBONE, epoch_settings, make_settings
 from sptnet.model.backbone import EMBEDDED
 from sptnet.model.vit import fetch
 from sptnet.results.edits.log import current
@@ -29,7 +29,7 @@ QUICK = [*SMALL, "--no-report"]
 
 @pytest.fixture
 def call(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
-    monkeypatch.setattr(speed, "SECONDS", 0.005)
+    monkeypatch.setattr(pace, "SECONDS", 0.005)
     return call
 
 
@@ -48,7 +48,7 @@ def finished(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A short run of SimGCD for tests that copy it."""
     run = tmp_path_factory.mktemp("runs") / "first"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speed, "SECONDS", 0.005)
+        patch.setattr(pace, "SECONDS", 0.005)
         options = ["--method", "simgcd", "--epochs", "2", "--categories", "6", "--seed", "3"]
         patch.setattr(sys, "argv", ["sptnet", "discover", str(images), "--out", str(run), *QUICK, *options])
         with pytest.raises(SystemExit) as stop:
@@ -77,7 +77,7 @@ def test_the_plan_is_told_before_anything_is_done(call: Call, images: Path, tmp_
     ]
     assert lines[-1] == "nothing was started. Leave --dry-run out to begin."
     steps = [line.split("  about ")[0].strip() for line in lines if "  about " in line]
-    assert steps[0] == "look at all images and count the categories"
+    assert steps[:2] == ["compute features of all images", "count the categories"]
     assert steps[-2:] == ["sort all images", "in all"]
     assert not (tmp_path / "run").exists()
 
@@ -86,7 +86,7 @@ def test_without_labels_it_says_that_it_clusters(call: Call, bare: Path, tmp_pat
     answer = call("discover", bare, "--out", tmp_path / "run", *QUICK, "--categories", "5")
     assert answer.code == 0, answer.err
     assert "images: 30 in pile; 0 labelled, 30 unsorted" in answer.out
-    assert "No image has a label, so the images are clustered by k-means" in answer.out
+    assert "No image has a label, so k-means groups the images by their looks." in answer.out
     found = read_result(tmp_path / "run")
     assert (found.names, found.n_known) == (("new-1", "new-2", "new-3", "new-4", "new-5"), 0)
     assert set(found.part) == {"unlabelled"}
@@ -114,7 +114,7 @@ def test_a_whole_discovery(
     answer = call("discover", images, *SMALL, "--method", "simgcd", "--epochs", "2", "--open")
     assert answer.code == 0, answer.err
     run = Path("runs/photos")
-    assert "  SimGCD for 2 epochs, as asked." in answer.out
+    assert "  SimGCD for 2 epochs." in answer.out
     assert "categories of runs/photos" in answer.out
     assert "found: 48 images, 3 known categories, " in answer.out
     assert "report: runs/photos/report.html" in answer.out
@@ -152,7 +152,7 @@ def test_options_reach_the_settings(call: Call, images: Path, tmp_path: Path) ->
 def test_a_method_may_be_set_like_anything_else(call: Call, images: Path, tmp_path: Path) -> None:
     words = ["--set", "method=gcd", "--set", "gcd.epochs=3", "--dry-run"]
     answer = call("discover", images, "--out", tmp_path / "run", *QUICK, *words)
-    assert "  GCD for 3 epochs, as asked." in answer.out
+    assert "  GCD for 3 epochs." in answer.out
 
 
 def test_unsorted_images_may_lie_in_another_folder(call: Call, images: Path, tmp_path: Path) -> None:
@@ -225,12 +225,14 @@ def test_another_round_learns_from_the_edits(call: Call, first: Path, tmp_path: 
     labels = {
         row["path"]: row["label"] for row in csv.DictReader((tmp_path / "second/labels.csv").read_text().splitlines())
     }
-    assert "  SimGCD for 2 epochs, as before." in answer.out
+    assert "  SimGCD for 2 epochs, 30 min at most in all." in answer.out
     assert f"another round on {first}: it starts with {len(labels):,} labels\n" in answer.out
     assert {label for path, label in labels.items() if path.startswith("0/")} == {"nought"}
     assert set(labels.values()) == {"nought", "1", "2", "three"}
     before, after = RunFolder(first).config(), RunFolder(tmp_path / "second").config()
-    assert (after.method, after.simgcd, after.views) == (before.method, before.simgcd, before.views)
+    assert after.simgcd.minutes is not None and 29 < after.simgcd.minutes <= 30, "the limit holds in every round"
+    unlimited = after.simgcd.model_copy(update={"minutes": None})
+    assert (after.method, unlimited, after.views) == (before.method, before.simgcd, before.views)
     state = current(first)
     assert after.n_categories == len({state.names[i] for i in state.category} | set(labels.values()))
     assert all(labels[image] == "three" for image in moved)

@@ -16,8 +16,8 @@ from torch.utils.data import Dataset
 
 from sptnet import CategoryDiscoverer
 from sptnet.data.image_set import digits
+from sptnet.discovery import pace
 from sptnet.discovery.estimator_inputs import GivenImages, as_image_set, as_images, label_names, seed_from, sorted_names
-from sptnet.discovery.plan import speed
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.predictor import load
 from sptnet.model.backbone import EMBEDDED
@@ -28,7 +28,7 @@ TINY = {"backbone.image_size": 32, "kmeans.n_init": 2, "head.hidden": 16, "head.
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "SECONDS", 0.005)
+    monkeypatch.setattr(pace, "SECONDS", 0.005)
 
 
 def few() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -51,7 +51,7 @@ def discoverer(**changes: Any) -> CategoryDiscoverer:
 @pytest.fixture(scope="module")
 def fitted() -> CategoryDiscoverer:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speed, "SECONDS", 0.005)
+        patch.setattr(pace, "SECONDS", 0.005)
         return discoverer().fit(X, Y)
 
 
@@ -91,7 +91,7 @@ def test_what_fitting_leaves(fitted: CategoryDiscoverer) -> None:
     placed = [found if y == -1 else names.index(str(y)) for found, y in zip(fitted.labels_, Y, strict=True)]
     assert [category.size for category in fitted.categories_] == np.bincount(placed, minlength=5).tolist()
     assert fitted.images_[:2] == ("image-00", "image-01")
-    assert fitted.plan_.reasons == ("K-means, as asked.",)
+    assert fitted.plan_.reasons == ("K-means on the features of the backbone; nothing trains.",)
 
 
 def test_predictions_repeat_the_fit(fitted: CategoryDiscoverer) -> None:
@@ -180,7 +180,7 @@ def test_it_is_silent_unless_asked(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
     discoverer(verbose=True).fit(X, Y)
     said = capfd.readouterr().err
-    assert said.startswith("K-means, as asked.\n")
+    assert said.startswith("K-means on the features of the backbone; nothing trains.\n")
     assert "finished in" in said
 
 

@@ -36,7 +36,7 @@ def train(case: str, dtype: torch.dtype, here: World, tokens: Path) -> tuple[dic
     if case == "bank":
         backbone = trainer.model.backbone
         tokens_a_view = (backbone.pixels.image_size // backbone.patch_size) ** 2 + 1
-        trainer.bank = here.one_by_one_on_a_machine(
+        trainer.bank = here.local_rank_zero_first(
             lambda: TokenBank(tokens, len(trainer.data.ids), 2, tokens_a_view, backbone.dim, str(dtype))
         )
     losses = [trainer.run_epoch().losses for _ in range(2)]

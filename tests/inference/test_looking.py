@@ -14,7 +14,7 @@ from sptnet.config import Config, PromptSettings
 from sptnet.data.load import SplitImages
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
-from sptnet.inference.looking import Looker
+from sptnet.inference.features import FeatureCache
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
@@ -31,9 +31,9 @@ def model(make_model: Callable[..., GcdModel]) -> GcdModel:
 
 
 @pytest.fixture
-def looker(model: GcdModel, few_digits: SplitImages, cpu: Any) -> Looker:
+def cache(model: GcdModel, few_digits: SplitImages, cpu: Any) -> FeatureCache:
     pixels = model.backbone.pixels
-    return Looker(ImageStore(few_digits.image_set.sources, pixels), ViewMaker(pixels), cpu, 0, 8, World())
+    return FeatureCache(ImageStore(few_digits.image_set.sources, pixels), ViewMaker(pixels), cpu, 0, 8, World())
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ CHOSEN = np.array([7, 3, 59, 3, 0])
 
 
 @torch.no_grad()
-def expected(model: GcdModel, looker: Looker, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+def expected(model: GcdModel, cache: FeatureCache, indices: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     """One image at a time, by the model as a whole."""
-    maker, store = looker.maker, looker.store
+    maker, store = cache.maker, cache.store
     views = [maker.normalise(maker.centre_view(store[int(i)])[None]) for i in indices]
     features = torch.cat([model.features(view) for view in views])
     return features, torch.cat([model(view)[1] for view in views])
@@ -58,69 +58,71 @@ def assert_as_expected(found: Any, features: torch.Tensor, logits: torch.Tensor,
     torch.testing.assert_close(found.logits, logits, rtol=0, atol=tolerance)
 
 
-def test_outputs_are_those_of_the_model_in_the_order_asked_for(model: GcdModel, looker: Looker) -> None:
-    assert_as_expected(looker.outputs(model, CHOSEN), *expected(model, looker, CHOSEN), 1e-5)
+def test_outputs_are_those_of_the_model_in_the_order_asked_for(model: GcdModel, cache: FeatureCache) -> None:
+    assert_as_expected(cache.outputs(model, CHOSEN), *expected(model, cache, CHOSEN), 1e-5)
 
 
-def test_what_was_seen_is_not_looked_at_again(model: GcdModel, looker: Looker, embedded: list[int]) -> None:
+def test_what_was_seen_is_not_looked_at_again(model: GcdModel, cache: FeatureCache, embedded: list[int]) -> None:
     told: list[int] = []
-    looker.look_at_all(model, told=told.append)
+    cache.compute_all(model, on_progress=told.append)
     assert told == [8, 16, 24, 32, 40, 48, 56, 60]
     assert sum(embedded) == 60
-    found = looker.outputs(model, CHOSEN)
+    found = cache.outputs(model, CHOSEN)
     assert sum(embedded) == 60
-    assert_as_expected(found, *expected(model, looker, CHOSEN), 1e-5)
+    assert_as_expected(found, *expected(model, cache, CHOSEN), 1e-5)
 
 
-def test_logits_are_those_of_the_head_as_it_is_now(model: GcdModel, looker: Looker) -> None:
+def test_logits_are_those_of_the_head_as_it_is_now(model: GcdModel, cache: FeatureCache) -> None:
     """A clustering changes the head alone, so features may be kept where logits may not."""
-    looker.look_at_all(model)
+    cache.compute_all(model)
     with torch.no_grad():
         model.head.get_parameter("prototypes").neg_()
-    assert_as_expected(looker.outputs(model, CHOSEN), *expected(model, looker, CHOSEN), 1e-5)
+    assert_as_expected(cache.outputs(model, CHOSEN), *expected(model, cache, CHOSEN), 1e-5)
 
 
-def test_a_changed_model_looks_again(model: GcdModel, looker: Looker) -> None:
-    looker.look_at_all(model)
-    before = looker.outputs(model, CHOSEN)
+def test_a_changed_model_looks_again(model: GcdModel, cache: FeatureCache) -> None:
+    cache.compute_all(model)
+    before = cache.outputs(model, CHOSEN)
     with torch.no_grad():
         next(model.backbone.last_blocks(1)).mul_(3)
-    looker.forget()
-    after = looker.outputs(model, CHOSEN)
+    cache.forget()
+    after = cache.outputs(model, CHOSEN)
     assert not torch.allclose(after.features, before.features, atol=1e-3)
-    assert_as_expected(after, *expected(model, looker, CHOSEN), 1e-5)
+    assert_as_expected(after, *expected(model, cache, CHOSEN), 1e-5)
 
 
 def test_through_the_bank_the_frozen_blocks_see_an_image_once(
-    model: GcdModel, looker: Looker, bank: TokenBank, embedded: list[int]
+    model: GcdModel, cache: FeatureCache, bank: TokenBank, embedded: list[int]
 ) -> None:
-    found = looker.outputs(model, CHOSEN, bank)
+    found = cache.outputs(model, CHOSEN, bank)
     assert sum(embedded) == len(CHOSEN), "image 3, asked for twice, is new both times"
-    again = looker.outputs(model, CHOSEN, bank)
+    again = cache.outputs(model, CHOSEN, bank)
     assert torch.equal(again.features, found.features)
-    looker.outputs(model, np.arange(10), bank)
+    cache.outputs(model, np.arange(10), bank)
     assert sum(embedded) == len(CHOSEN) + 7, "three of the ten were there"
-    assert_as_expected(found, *expected(model, looker, CHOSEN), 1e-2)
+    assert_as_expected(found, *expected(model, cache, CHOSEN), 1e-2)
 
 
-def test_through_the_bank_the_last_block_is_the_one_of_now(model: GcdModel, looker: Looker, bank: TokenBank) -> None:
-    looker.outputs(model, CHOSEN, bank)
+def test_through_the_bank_the_last_block_is_the_one_of_now(
+    model: GcdModel, cache: FeatureCache, bank: TokenBank
+) -> None:
+    cache.outputs(model, CHOSEN, bank)
     with torch.no_grad():
         next(model.backbone.last_blocks(1)).mul_(1.5)
-    assert_as_expected(looker.outputs(model, CHOSEN, bank), *expected(model, looker, CHOSEN), 1e-2)
+    assert_as_expected(cache.outputs(model, CHOSEN, bank), *expected(model, cache, CHOSEN), 1e-2)
 
 
-def test_nothing_is_dropped_while_looking(model: GcdModel, looker: Looker, bank: TokenBank) -> None:
+def test_nothing_is_dropped_while_looking(model: GcdModel, cache: FeatureCache, bank: TokenBank) -> None:
     model.backbone.vit.blocks[-1].mlp.drop2.p = 0.9  # type: ignore[union-attr]
     model.train()
-    found = looker.outputs(model, CHOSEN, bank)
+    found = cache.outputs(model, CHOSEN, bank)
     assert model.training
-    assert_as_expected(found, *expected(model.eval(), looker, CHOSEN), 1e-2)
+    assert_as_expected(found, *expected(model.eval(), cache, CHOSEN), 1e-2)
 
 
-def test_the_centre_view_takes_no_place_of_a_random_one(model: GcdModel, looker: Looker, bank: TokenBank) -> None:
+def test_the_centre_view_takes_no_place_of_a_random_one(model: GcdModel, cache: FeatureCache, bank: TokenBank) -> None:
     everything = torch.arange(60)
-    looker.outputs(model, everything.numpy(), bank)
+    cache.outputs(model, everything.numpy(), bank)
     for view in range(bank.n_views):
         assert not bank.filled(everything, torch.full_like(everything, view)).any()
     assert bank.filled(everything, torch.full_like(everything, bank.centre)).all()
@@ -128,19 +130,19 @@ def test_the_centre_view_takes_no_place_of_a_random_one(model: GcdModel, looker:
 
 @pytest.mark.parametrize("kind", ["spatial+global", "vpt"])
 def test_a_prompted_model_does_not_go_by_the_bank(
-    kind: Any, model: GcdModel, looker: Looker, bank: TokenBank, embedded: list[int]
+    kind: Any, model: GcdModel, cache: FeatureCache, bank: TokenBank, embedded: list[int]
 ) -> None:
     model.attach_prompt(PromptSettings(kind=kind, border=4), torch.Generator().manual_seed(0))
     for _ in range(2):
         embedded.clear()
-        found = looker.outputs(model, CHOSEN, bank)
+        found = cache.outputs(model, CHOSEN, bank)
         assert sum(embedded) == len(CHOSEN)
-    assert_as_expected(found, *expected(model, looker, CHOSEN), 1e-5)
+    assert_as_expected(found, *expected(model, cache, CHOSEN), 1e-5)
 
 
-def test_no_image_at_all(model: GcdModel, looker: Looker, bank: TokenBank) -> None:
+def test_no_image_at_all(model: GcdModel, cache: FeatureCache, bank: TokenBank) -> None:
     for some_bank in (None, bank):
-        found = looker.outputs(model, np.empty(0, dtype=np.int64), some_bank)
+        found = cache.outputs(model, np.empty(0, dtype=np.int64), some_bank)
         assert found.features.shape == (0, model.backbone.dim)
         assert found.logits.shape == (0, 10)
 
@@ -185,13 +187,13 @@ def test_scores_on_the_way_come_from_the_bank(
 ) -> None:
     """Scored after every epoch, an image's centre view goes through the frozen blocks once, and once at the end."""
     calls: list[int] = []
-    through_bank = Looker._through_bank
+    through_bank = FeatureCache._through_bank
 
-    def overhear(self: Looker, model: GcdModel, indices: np.ndarray, bank: TokenBank) -> torch.Tensor:
+    def overhear(self: FeatureCache, model: GcdModel, indices: np.ndarray, bank: TokenBank) -> torch.Tensor:
         calls.append(len(indices))
         return through_bank(self, model, indices, bank)
 
-    monkeypatch.setattr(Looker, "_through_bank", overhear)
+    monkeypatch.setattr(FeatureCache, "_through_bank", overhear)
     lines = {}
     for bank in (0, 2):
         config = of_method(tiny_config, "simgcd", bank).changed(training={"evaluate_every": 1})
@@ -231,10 +233,10 @@ def test_what_was_seen_in_one_epoch_does_not_serve_the_next(
 ) -> None:
     line, kept = Stage._line, []
 
-    def overhear(self: Stage, report: EpochReport) -> dict[str, Any]:
-        before = self.state.looker.seen is not None
-        told = line(self, report)
-        kept.append((before, self.state.looker.seen is not None))
+    def overhear(self: Stage, report: EpochReport, last: bool) -> dict[str, Any]:
+        before = self.state.features.kept is not None
+        told = line(self, report, last)
+        kept.append((before, self.state.features.kept is not None))
         return told
 
     monkeypatch.setattr(Stage, "_line", overhear)
@@ -252,8 +254,8 @@ def test_the_best_epoch_is_looked_at_anew(
     """The last epoch was scored, but another one is kept: its predictions are written."""
     line = Stage._line
 
-    def the_first_is_best(self: Stage, report: EpochReport) -> dict[str, Any]:
-        return line(self, report) | {"old_holdout": 1 / report.epoch}
+    def the_first_is_best(self: Stage, report: EpochReport, last: bool) -> dict[str, Any]:
+        return line(self, report, last) | {"old_holdout": 1 / report.epoch}
 
     monkeypatch.setattr(Stage, "_line", the_first_is_best)
     config = of_method(tiny_config, "gcd", 0).changed(training={"select": "best-old-holdout"})

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sptnet.config import PromptSettings
-from sptnet.inference.outputs import Outputs, classify, run_model
+from sptnet.inference.features import Outputs, classify, compute_outputs
 
 
 def test_categories_and_probabilities_of_outputs():
@@ -22,18 +22,18 @@ def prompted_model(make_model):
     return model
 
 
-def test_run_model_keeps_the_order_across_batches(prompted_model, cpu):
+def test_compute_outputs_keeps_the_order_across_batches(prompted_model, cpu):
     images = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-    whole = run_model(prompted_model, [images], cpu)
-    parts = run_model(prompted_model, images.split(3), cpu)
+    whole = compute_outputs(prompted_model, [images], cpu)
+    parts = compute_outputs(prompted_model, images.split(3), cpu)
     assert torch.allclose(whole.features, parts.features, atol=1e-5)
     assert torch.allclose(whole.logits, parts.logits, atol=1e-5)
     assert not torch.allclose(whole.features[0], whole.features[1], atol=1e-3)
 
 
-def test_run_model_with_and_without_prompts(prompted_model, cpu):
+def test_compute_outputs_with_and_without_prompts(prompted_model, cpu):
     images = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-    prompted, plain = (run_model(prompted_model, [images], cpu, prompted=p) for p in (True, False))
+    prompted, plain = (compute_outputs(prompted_model, [images], cpu, prompted=p) for p in (True, False))
     delta = prompted_model.prompt.delta().detach()
     assert torch.allclose(prompted.features, prompted_model.backbone(images + delta), atol=1e-5)
     assert torch.allclose(plain.features, prompted_model.backbone(images), atol=1e-5)
@@ -41,15 +41,15 @@ def test_run_model_with_and_without_prompts(prompted_model, cpu):
     assert not prompted.features.requires_grad
 
 
-def test_run_model_gives_the_mode_back(prompted_model, cpu):
+def test_compute_outputs_gives_the_mode_back(prompted_model, cpu):
     for training in (True, False):
         prompted_model.train(training)
-        run_model(prompted_model, [torch.zeros(1, 3, 32, 32)], cpu)
+        compute_outputs(prompted_model, [torch.zeros(1, 3, 32, 32)], cpu)
         assert prompted_model.training is training
 
 
-def test_run_model_on_nothing(prompted_model, cpu):
-    outputs = run_model(prompted_model, [], cpu)
+def test_compute_outputs_on_nothing(prompted_model, cpu):
+    outputs = compute_outputs(prompted_model, [], cpu)
     assert outputs.features.shape == (0, 96)
     assert outputs.categories.shape == (0,)
     assert outputs.probabilities.shape == (0, 10)
@@ -69,5 +69,5 @@ def test_a_model_is_as_it_was_even_if_looking_fails(prompted_model, cpu):
 
     prompted_model.train()
     with pytest.raises(ValueError, match="unreadable"):
-        run_model(prompted_model, views(), cpu)
+        compute_outputs(prompted_model, views(), cpu)
     assert prompted_model.training

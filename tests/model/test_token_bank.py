@@ -17,7 +17,7 @@ from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.seeds import seed_of
 from sptnet.training.bank_setup import size
-from sptnet.training.epoch_batches import EpochBatches
+from sptnet.training.batches import EpochBatches
 from sptnet.training.experiment import Experiment
 from sptnet.training.step import banked_tokens, step_loss
 
@@ -233,7 +233,6 @@ def experiment(config, data, folder, **changes):
 def bank_chosen(config, data, folder, **changes):
     """The number that the run would begin with, and what was said about it."""
     chosen, said = experiment(config, data, folder, **changes)
-    chosen._check_settings()
     assert not folder.exists()
     return chosen.state.config.views.bank, said
 
@@ -254,11 +253,11 @@ def test_the_most_views_that_fit_are_taken(views, bank, limit, tiny_config, few_
     if bank:
         megabytes = (bank + 1) * VIEW_OF_SIXTY / 1e6  # the centre view has room too
         assert said == [
-            f"token bank of {bank} views an image, up to {megabytes:.2f} MB in {tmp_path / 'run' / 'tokens'}"
+            f"token bank of {bank} views per image, up to {megabytes:.2f} MB in {tmp_path / 'run' / 'tokens'}"
         ]
     else:
         assert said == [
-            "no token bank: 2 views an image take 0.17 MB, and it may have 0.17 MB. Every step makes fresh views "
+            "no token bank: 2 views per image take 0.17 MB, and it may have 0.17 MB. Every step makes fresh views "
             "instead. More room: --set views.bank_budget_gb=N, or another disk with --set views.bank_folder=DIR."
         ]
 
@@ -294,13 +293,12 @@ def test_a_bank_that_is_there_decides(tiny_config, few_digits, tmp_path):
     views = {"bank_folder": str(tmp_path / "shared"), "bank_budget_gb": 1e-9}
     chosen, said = bank_chosen(tiny_config, few_digits, tmp_path / "run", views=views)
     assert chosen == 3
-    assert said == [f"token bank of 3 views an image, up to 0.23 MB in {tmp_path / 'shared'}"]
+    assert said == [f"token bank of 3 views per image, up to 0.23 MB in {tmp_path / 'shared'}"]
 
 
 def test_the_bank_of_a_run_that_is_replaced_does_not_decide(tiny_config, few_digits, run_it, tmp_path):
     folder = run_it(tmp_path / "run", banked(tiny_config).changed(simgcd={"epochs": 1}), few_digits)
     chosen, _ = experiment(tiny_config, few_digits, folder, views={"bank_budget_gb": 3 * VIEW_OF_SIXTY / 1e9})
-    chosen._check_settings()
     assert chosen.state.config.views.bank == 2
 
 

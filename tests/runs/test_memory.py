@@ -14,8 +14,6 @@ import sptnet.training.trainer
 from conftest import SIZE
 from sptnet.config import Config
 from sptnet.data.pixel_format import PixelFormat
-from sptnet.discovery.plan.costs import Costs, ImageSetFacts
-from sptnet.discovery.plan.speed import Speed
 from sptnet.head import ContrastiveHead
 from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW
 from sptnet.model.backbone import Backbone, build_backbone
@@ -23,7 +21,7 @@ from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
 from sptnet.training.accumulate import InParts, join_views, split_batch, split_views
-from sptnet.training.epoch_batches import BankedDraw, Batch
+from sptnet.training.batches import BankedDraw, Batch
 from sptnet.training.step import enter_last_block, leave_last_block
 from helpers.trainers import constant_plan, make_config, make_trainer, normalised, one_step
 
@@ -308,21 +306,3 @@ def test_a_run_takes_its_settings(tiny_config, few_digits, tmp_path, monkeypatch
 def test_nothing_is_saved_unasked():
     training = Config().training
     assert (training.accumulate, training.checkpointing) == (1, False)
-
-
-@pytest.mark.parametrize(
-    ("settings", "seconds"),
-    [
-        ({}, 12.0),
-        ({"accumulate": 2}, 14.0),
-        ({"checkpointing": True}, 14.0),
-        ({"accumulate": 2, "checkpointing": True}, 16.0),
-    ],
-)
-def test_a_plan_reckons_with_blocks_computed_twice(settings, seconds):
-    """Two hundred images, each in two views; half of the steps go back to the prompts, at 40 views a second."""
-    config = Config(training={"batch_size": 100, **settings}, views={"workers": 0})
-    speed = Speed("cpu", forward=100.0, prompted=40.0, last_block=100.0, decode=1e12, image_size=32, token_bytes=1)
-    costs = Costs(config, ImageSetFacts(200, 100, 100, 2, 0), replace(speed, last_block=40.0))
-    assert costs.sptnet_epochs(1, 0) == pytest.approx(seconds)
-    assert Costs(config, costs.facts, speed).raw_epochs(1, 0) == pytest.approx(8.0), "which SimGCD never does"

@@ -234,8 +234,8 @@ def test_the_epoch_with_the_best_holdout_is_kept(choosy, held_out_digits, run_it
     accuracies |= {("sptnet", e): a for e, a in enumerate([0.9, 0.3, 0.95, 0.4], start=1)}
     inner = Stage._line
 
-    def line(self, report):
-        return inner(self, report) | {"old_holdout": accuracies[self.plan.name, report.epoch]}
+    def line(self, report, last):
+        return inner(self, report, last) | {"old_holdout": accuracies[self.plan.name, report.epoch]}
 
     monkeypatch.setattr(Stage, "_line", line)
     monkeypatch.setattr(sptnet.training.checkpoint, "KEEP", 100)

@@ -55,7 +55,7 @@ def test_one_process_needs_no_others() -> None:
     alone = World()
     rows = torch.arange(6.0).view(3, 2)
     assert alone.gather(rows, 3) is rows and alone.gather_views(rows, 3) is rows
-    assert alone.from_first(lambda: 7) == alone.one_by_one_on_a_machine(lambda: 7) == 7
+    assert alone.from_first(lambda: 7) == alone.local_rank_zero_first(lambda: 7) == 7
     with pytest.raises(ValueError, match="as it was"):
         alone.do_first(lambda: (_ for _ in ()).throw(ValueError("as it was")))
     assert world() == World()

@@ -18,7 +18,7 @@ from sptnet.config import PromptSettings
 from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
 from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always, StagePlan
-from sptnet.training.epoch_batches import EpochBatches
+from sptnet.training.batches import EpochBatches
 from sptnet.training.stage import in_words
 from sptnet.training.step import step_loss
 from sptnet.training.trainer import EpochReport, StageTrainer, parameter_groups

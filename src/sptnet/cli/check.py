@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from sptnet.data.check.findings import Finding
     from sptnet.data.check.folder_check import FolderCheck
-    from sptnet.discovery.plan.plan import Plan
+    from sptnet.discovery.plan import Plan
 
 MOST_ROWS = 50
 MOST_EXAMPLES = 10
@@ -55,12 +55,15 @@ def check(
 def expected(folder: Path, labels: Path | None, unlabelled: str, backbone: str, minutes: float | None) -> "Plan":
     """What `sptnet discover` would do with this folder, measured on this machine."""
     from sptnet.cli.options import given_settings
-    from sptnet.discovery.discover import make_settings, plan_for, read_images
+    from sptnet.discovery.discover import Wishes, plan_discovery
+    from sptnet.discovery.settings import make_settings, read_images
+    from sptnet.results.run_folder import RunFolder
 
     plain = {"data.folder": folder.resolve(), "data.labels": labels and labels.resolve(), "data.unlabelled": unlabelled}
     changes = given_settings(plain)
-    config, data = read_images(make_settings(backbone, changes), lambda line: None)
-    return plan_for(config, data, Path.cwd(), minutes, pretrained=False)
+    config, images = read_images(make_settings(backbone, changes), lambda line: None)
+    wishes = Wishes(minutes=minutes, given=frozenset(changes))
+    return plan_discovery(config, images, RunFolder(Path.cwd()), wishes, pretrained=False).plan
 
 
 def show_time(plan: "Plan", folder: Path) -> None:

@@ -1,9 +1,8 @@
 """`sptnet discover`."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,10 +11,7 @@ from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_setting
 from sptnet.cli.stopping import can_go_on
 
 if TYPE_CHECKING:
-    from sptnet.config import Config
-    from sptnet.data.load import SplitImages
-    from sptnet.discovery.plan.plan import Plan
-    from sptnet.results.run_folder import RunFolder
+    from sptnet.runtime.progress import Say
     from sptnet.training.experiment import Experiment
 
 
@@ -54,7 +50,8 @@ def discover(
     open_it: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
 ) -> None:
     """Sort a folder of images: recognise the categories you know, find the new ones, and write a report."""
-    from sptnet.discovery.discover import epoch_settings
+    from sptnet.discovery.discover import Wishes, another_round, first_round
+    from sptnet.discovery.settings import epoch_settings
     from sptnet.errors import Misuse
     from sptnet.runtime.distributed import world
 
@@ -66,32 +63,34 @@ def discover(
         "device": device,
         "seed": seed,
         **of_backbone(backbone, weights),
+        **epoch_settings(epochs),
     }
-    changes = given_settings(plain | epoch_settings(epochs), settings)
+    changes = given_settings(plain, settings)
     if open_it and no_report:
         raise Misuse("--open shows the report, which --no-report leaves out. Give one of them.")
     if resume:
-        told = changes or method or minutes or continue_ or dry_run or overwrite
-        if told or out is None:
+        if changes or method or minutes or continue_ or dry_run or overwrite or out is None:
             raise Misuse("--resume goes on with the settings of the run. Give --resume and --out alone.")
-        _go_on(out)
-        target = out
+        target, experiment = out, _resume(out)
     else:
-        target = _place(folder, continue_, out)
-        world().do_first(lambda: _check_place(target, overwrite))
-        wish = None if method == "auto" else method
-        if continue_ is not None:
-            begun = _another_round(continue_, target, changes, wish, minutes, method == "auto", not no_report)
+        target = _target(folder, continue_, out)
+        wishes = Wishes(None if method == "auto" else method, minutes, frozenset(changes), not no_report)
+        if continue_ is None:
+            discovery = first_round(target, changes, wishes, overwrite)
         else:
-            begun = _first_round(target, changes, wish, minutes, not no_report)
+            discovery, n_labels = another_round(continue_, target, changes, wishes, method == "auto", overwrite)
+            print(f"another round on {continue_}: it starts with {n_labels:,} labels", flush=True)
+        tell_plan(discovery.plan, discovery.images)
         if dry_run:
             print("nothing was started. Leave --dry-run out to begin.")
             return
-        _begin(*begun, target, overwrite)
-    world().do_first(lambda: _finish(target, not no_report, open_it))
+        with can_go_on("discover", target):
+            experiment = discovery.train(overwrite, ["sptnet", *sys.argv[1:]], _epoch_teller())
+    world().do_first(lambda: _finish(target, experiment, not no_report, open_it))
 
 
-def _place(folder: Path | None, continue_: Path | None, out: Path | None) -> Path:
+def _target(folder: Path | None, continue_: Path | None, out: Path | None) -> Path:
+    """The run directory to write."""
     from sptnet.errors import Misuse
 
     if continue_ is not None:
@@ -105,93 +104,30 @@ def _place(folder: Path | None, continue_: Path | None, out: Path | None) -> Pat
     return out or Path("runs") / (folder.resolve().name or "run")
 
 
-def _check_place(out: Path, overwrite: bool) -> None:
-    """Asked before minutes are spent; whether what is there may be replaced is asked again when it is."""
-    from sptnet.errors import Misuse
-
-    if out.is_file():
-        raise Misuse(f"{out} is a file. Give a folder that does not exist yet with --out.")
-    if out.is_dir() and any(out.iterdir()) and not overwrite:
-        raise Misuse(f"{out} is not empty. Go on with --resume, replace it with --overwrite, or give another --out.")
-
-
-Begun = tuple["Plan", "SplitImages", Mapping[str, str]]
-
-
-def _first_round(out: Path, changes: dict[str, Any], method: str | None, minutes: float | None, report: bool) -> Begun:
-    from sptnet.discovery.discover import AUTO, make_settings, plan_for, read_images
-    from sptnet.results.run_folder import refuse_among_images
-
-    config = make_settings(AUTO, changes)
-    refuse_among_images(out, config.data.folder)
-    config, data = read_images(config)
-    plan = plan_for(config, data, out, minutes, method, frozenset(changes), report)
-    tell_plan(plan, data)
-    return plan, data, {}
-
-
-def _another_round(
-    earlier: Path,
-    out: Path,
-    changes: dict[str, Any],
-    method: str | None,
-    minutes: float | None,
-    choose: bool,
-    report: bool,
-) -> Begun:
-    """With the earlier settings, unless told otherwise, or the earlier run had no labels to learn from."""
-    from sptnet.discovery.discover import change_settings, plan_for
-    from sptnet.discovery.plan.plan import PLANNED
-    from sptnet.discovery.rounds import LABELS, labels_text, next_round, read_round
-    from sptnet.errors import Misuse
-    from sptnet.results.run_folder import refuse_among_images
-
-    if "data.labels" in changes:
-        raise Misuse("--continue takes its labels from the edits of the earlier run. Leave --labels out.")
-    if out.resolve() == earlier.resolve():
-        raise Misuse(f"the new round would replace {earlier}, which it builds on. Give another --out.")
-    found = next_round(earlier, out)
-    config = change_settings(found.config, changes)
-    refuse_among_images(out, config.data.folder)
-    data = read_round(config, found.labels)
-    given, because = set(frozenset(changes)), "as asked"
-    if method is None and minutes is None and not choose and found.had_labels:
-        method, given, because = config.method, given | PLANNED, "as before"
-    plan = plan_for(config, data, out, minutes, method, given, report, because)
-    print(f"another round on {earlier}: it starts with {len(found.labels):,} labels", flush=True)
-    tell_plan(plan, data)
-    return plan, data, {LABELS: labels_text(found.labels)}
-
-
-def _begin(plan: "Plan", data: "SplitImages", files: Mapping[str, str], out: Path, overwrite: bool) -> None:
+def _resume(out: Path) -> "Experiment":
     from sptnet.results.run_folder import RunFolder
-
-    experiment = _experiment(plan.config, RunFolder(out), data)
-    with can_go_on("discover", out):
-        experiment.run(False, overwrite, ["sptnet", *sys.argv[1:]], files)
-
-
-def _go_on(out: Path) -> None:
-    from sptnet.results.run_folder import RunFolder
-
-    run = RunFolder(out)
-    experiment = _experiment(run.config(), run)
-    with can_go_on("discover", out):
-        experiment.run(resume=True)
-
-
-def _finish(run: Path, report: bool, open_it: bool) -> None:
-    """The token bank goes: it may be large, and a finished run has no use for it."""
-    import shutil
-
-    if (run / "tokens").is_dir():
-        shutil.rmtree(run / "tokens")
-    show_found(run, report, open_it)
-
-
-def _experiment(config: "Config", run: "RunFolder", data: "SplitImages | None" = None) -> "Experiment":
-    """On a terminal the bars tell enough; a log gets a line an epoch."""
-    from sptnet.runtime.progress import console, say
     from sptnet.training.experiment import Experiment
 
-    return Experiment(config, run, data, tell_epoch=(lambda line: None) if console.is_terminal else say)
+    run = RunFolder(out)
+    experiment = Experiment(run.config(), run, tell_epoch=_epoch_teller())
+    with can_go_on("discover", out):
+        experiment.run(resume=True)
+    return experiment
+
+
+def _epoch_teller() -> "Say | None":
+    """On a terminal the bars tell enough; a log gets a line per epoch."""
+    from sptnet.runtime.progress import console
+
+    return (lambda line: None) if console.is_terminal else None
+
+
+def _finish(run: Path, experiment: "Experiment", report: bool, open_it: bool) -> None:
+    from sptnet.discovery.discover import drop_tokens
+    from sptnet.report.page.write import read_for_report, write_report
+
+    drop_tokens(run)
+    state = experiment.state
+    state.drop_projection()
+    found = write_report(run, model=(state.model, state.card)) if report else read_for_report(run)
+    show_found(run, found, open_it)

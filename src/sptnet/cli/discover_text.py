@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sptnet.data.load import SplitImages
-    from sptnet.discovery.plan.plan import Plan
+    from sptnet.discovery.plan import Plan
+    from sptnet.report.page.write import Report
 
 
 def tell_plan(plan: "Plan", data: "SplitImages") -> None:
@@ -33,27 +34,23 @@ def tell_plan(plan: "Plan", data: "SplitImages") -> None:
     print(f"  {'in all':<{width}}  about {duration(plan.seconds)}", flush=True)
 
 
-def show_found(run: Path, report: bool, open_it: bool) -> None:
+def show_found(run: Path, found: "Report", open_it: bool) -> None:
     """What was found, and what a person may do next."""
     import webbrowser
 
     from sptnet.cli.tables import print_table
     from sptnet.report.page.overview import summary
-    from sptnet.report.page.write import write_report
-    from sptnet.results.categories import CATEGORY_COLUMNS, category_rows, describe_categories
-    from sptnet.results.edits.log import current
+    from sptnet.results.categories import CATEGORY_COLUMNS, category_rows
     from sptnet.runtime.text import printable
 
-    page = write_report(run) if report else None
-    found = current(run)
-    described = describe_categories(found)
+    result, described, page = found.result, found.categories, found.page
     rows = [[printable(cell) for cell in row] for row in category_rows(described)]
     print_table(f"categories of {run}", CATEGORY_COLUMNS, rows, lefts=2)
-    print(f"found: {summary(found, described)}")
+    print(f"found: {summary(result, described)}")
     if page is not None:
         print(f"report: {page}")
     print("next:")
-    new = next((category.name for category in described if category.is_new and category.size), found.names[0])
+    new = next((category.name for category in described if category.is_new and category.size), result.names[0])
     for words in (
         ["edit", str(run), "rename", new, "NAME"],
         ["discover", "--continue", str(run), "--out", f"{run}-2"],

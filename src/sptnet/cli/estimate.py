@@ -35,11 +35,12 @@ def estimate(
 
     from sptnet.config.recipes import load_recipe
     from sptnet.data.load import load_data
-    from sptnet.inference.count_categories import count_categories, features_of
+    from sptnet.inference.count_categories import count_categories, frozen_features
+    from sptnet.inference.features import feature_cache
+    from sptnet.model.backbone import backbone_from
     from sptnet.report.figures.count_curve import check_picture_name, plot_count
     from sptnet.runtime.compute import choose_compute
     from sptnet.runtime.distributed import world
-    from sptnet.training.prepare import backbone_of
 
     if plot is not None:
         check_picture_name(plot)
@@ -57,12 +58,11 @@ def estimate(
     everyone = world()
     loaded = everyone.from_first(lambda: load_data(config.data))
     split = loaded.split
-    images = np.concatenate([split.labelled, split.unlabelled])
-    vit = backbone_of(config, everyone)
+    backbone_ = backbone_from(config, everyone)
     compute = choose_compute(config.device, config.precision, everyone.local_rank)
-    features = features_of(config, loaded, images, vit, compute, everyone)
-    found = count_categories(loaded, features, images, seed, everyone, least, most, method)  # type: ignore[arg-type]
-    present = split.target[images]
+    features = frozen_features(feature_cache(config, loaded.image_set, backbone_.pixels, compute, everyone), backbone_)
+    found = count_categories(loaded, features, seed, everyone, least, most, method)  # type: ignore[arg-type]
+    present = split.target[np.concatenate([split.labelled, split.unlabelled])]
     truth = len(set(present.tolist())) if (present >= 0).all() else None
     if plot is not None:
         everyone.do_first(lambda: plot_count(found, plot, split.n_known, truth))

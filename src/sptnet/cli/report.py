@@ -19,7 +19,8 @@ def report(
 
     from sptnet.report.page.write import write_report
 
-    page = write_report(run, out, model_pictures=not without_model)
+    page = write_report(run, out, model_pictures=not without_model).page
+    assert page is not None
     print(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB)")
     if open_it and not webbrowser.open(page.absolute().as_uri()):
         print("no browser was found. Open the page by hand.")

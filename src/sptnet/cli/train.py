@@ -70,7 +70,10 @@ def run(config: Any, out: Path, resume: bool, overwrite: bool) -> None:
     from sptnet.results.run_folder import RunFolder
     from sptnet.training.experiment import Experiment
 
-    experiment = Experiment(config, RunFolder(out))
+    folder = RunFolder(out)
+    if not resume:
+        folder.check_new(overwrite)
+    experiment = Experiment(config, folder)
     with can_go_on("train", out):
         scores = experiment.run(resume, overwrite, ["sptnet", *sys.argv[1:]])
     print_scores(scores, out)

@@ -15,6 +15,7 @@ from sptnet.config.settings import (
     SimGcdSettings,
     SptNetSettings,
     StageSettings,
+    TimedSettings,
     ViewSettings,
 )
 
@@ -30,5 +31,6 @@ __all__ = [
     "SimGcdSettings",
     "SptNetSettings",
     "StageSettings",
+    "TimedSettings",
     "ViewSettings",
 ]

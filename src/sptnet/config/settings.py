@@ -95,7 +95,16 @@ class PromptSettings(Section):
     )
 
 
-class StageSettings(Section):
+class TimedSettings(Section):
+    """How long a stage trains."""
+
+    epochs: Count
+    minutes: Positive | None = Field(None, description="time limit; learning rates anneal over its last tenth")
+    max_steps: Count | None = Field(None, description="steps after which the stage ends; a time limit sets it")
+    anneal_steps: Annotated[int, Field(ge=0)] = Field(0, description="steps before that in which rates anneal")
+
+
+class StageSettings(TimedSettings):
     """What SimGCD's training and SPTNet's have in common."""
 
     epochs: Count
@@ -151,7 +160,7 @@ class KMeansSettings(ClusteringSettings):
     n_init: Count = 10
 
 
-class GcdSettings(ClusteringSettings):
+class GcdSettings(ClusteringSettings, TimedSettings):
     epochs: Count = 200
     learning_rate: NonNegative = 0.1
     weight_decay: NonNegative = 5e-5

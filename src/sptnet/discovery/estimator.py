@@ -15,26 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 from sptnet.config import Config
 from sptnet.data.load import SplitImages, split_image_set
 from sptnet.data.readable import drop_unreadable
-from sptnet.discovery.discover import (
-    epoch_settings,
-    make_settings,
-    plan_for,
-    read_images,
-    with_known_classes,
-)
+from sptnet.discovery.discover import Wishes, plan_discovery
 from sptnet.discovery.estimator_inputs import as_image_set, as_images, label_names, seed_from
+from sptnet.discovery.settings import epoch_settings, make_settings, read_images, with_known_classes
 from sptnet.errors import Misuse
-from sptnet.inference.outputs import Outputs
+from sptnet.inference.features import Outputs
 from sptnet.inference.predictor import Predictor
 from sptnet.metrics import split_accuracy
-from sptnet.model.model_folder import load_model
 from sptnet.results.categories import describe_categories
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import read_result
-from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import console, say
-from sptnet.training.experiment import Experiment
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
@@ -111,12 +103,12 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         changes = self._changes()
         config = make_settings(self.backbone, changes)
         with self._told():
-            config, data = self._read(config, X, y)
+            config, images = self._read(config, X, y)
             if self.out is not None:
-                self._fit_into(Path(self.out), config, data, changes)
+                self._fit_into(Path(self.out), config, images, frozenset(changes))
             else:
                 with TemporaryDirectory(prefix="sptnet-") as folder:
-                    self._fit_into(Path(folder) / "run", config, data, changes)
+                    self._fit_into(Path(folder) / "run", config, images, frozenset(changes))
         self.run_ = None if self.out is None else Path(self.out)
         return self
 
@@ -183,22 +175,21 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         config = with_known_classes(config, image_set)
         return config, SplitImages(image_set, split_image_set(config.data, image_set), [])
 
-    def _fit_into(self, folder: Path, config: Config, data: SplitImages, changes: dict[str, Any]) -> None:
-        method = None if self.method == "auto" else self.method
-        plan = plan_for(config, data, folder, self.minutes, method, frozenset(changes), report=False)
-        for reason in plan.reasons:
+    def _fit_into(self, folder: Path, config: Config, images: SplitImages, given: frozenset[str]) -> None:
+        wishes = Wishes(None if self.method == "auto" else self.method, self.minutes, given, report=False)
+        discovery = plan_discovery(config, images, RunFolder(folder), wishes)
+        for reason in discovery.plan.reasons:
             say(reason)
-        experiment = Experiment(plan.config, RunFolder(folder), data)
-        experiment.run(command=["CategoryDiscoverer.fit"])
-        outputs, result = experiment.outputs_of_all, read_result(folder)
-        model, card = load_model(folder)
-        self._predictor = Predictor(model, card, choose_compute(config.device, config.precision))
+        experiment = discovery.train(overwrite=False, command=["CategoryDiscoverer.fit"])
+        outputs, result, state = experiment.outputs_of_all, read_result(folder), experiment.state
+        state.drop_projection()
+        self._predictor = Predictor(state.model, state.card, state.compute)
         self.labels_, self.probabilities_ = outputs.categories, outputs.probabilities
         self.embedding_ = outputs.unit_features
         self.classes_ = np.array(result.names)
         self.n_categories_, self.n_known_ = len(result.names), result.n_known
         self.categories_ = describe_categories(replace(result, features=self.embedding_))
-        self.images_, self.plan_ = result.ids, plan
+        self.images_, self.plan_ = result.ids, discovery.plan
 
     def _outputs(self, X: Any) -> Outputs:  # noqa: N803
         check_is_fitted(self)

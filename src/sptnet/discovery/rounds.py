@@ -11,7 +11,7 @@ import numpy as np
 
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
-from sptnet.discovery.discover import read_images
+from sptnet.discovery.settings import read_images
 from sptnet.errors import Misuse
 from sptnet.results.categories import describe_categories
 from sptnet.results.edits.apply import apply_edit
@@ -24,6 +24,7 @@ from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.progress import Say, say
 
 LABELS = "labels.csv"
+UNLIMITED = {"minutes": None, "max_steps": None, "anneal_steps": 0}
 LABELLED_BEFORE = ("labelled", "holdout")
 
 
@@ -58,7 +59,8 @@ def next_round(earlier: str | Path, out: Path) -> Round:
     filled = {state.names[category] for category in state.category[state.category >= 0].tolist()}
     changed = config.changed(
         data={"labels": str((out / LABELS).absolute()), "known_classes": None, "split": None},
-        sptnet={"start_from": None},
+        **dict.fromkeys(("gcd", "simgcd"), UNLIMITED),
+        sptnet={"start_from": None, **UNLIMITED},
     )
     return Round(
         changed.model_copy(update={"n_categories": len(filled | set(labels.values()))}), labels, result.n_known > 0

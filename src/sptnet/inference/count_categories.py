@@ -1,41 +1,36 @@
-"""`n_categories = "auto"`: the images' features by the pre-trained backbone, and the count that they suggest."""
+"""How many categories a run's images seem to have, by the features of the pre-trained backbone."""
 
 import numpy as np
-import numpy.typing as npt
 from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.clustering.count import CountEstimate, CountMethod, estimate_n_categories
-from sptnet.config import Config
 from sptnet.data.load import SplitImages
-from sptnet.data.loader import n_workers
-from sptnet.inference.features import extract_features
+from sptnet.inference.features import FeatureCache
 from sptnet.model.backbone import Backbone
-from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.runtime.progress import bar
 
-Indices = npt.NDArray[np.int64]
 TYPICAL_TRIALS = 30  # counts of categories that an estimate tries
 
 
 def count_categories(
-    data: SplitImages,
+    images: SplitImages,
     features: Float[Tensor, "n dim"],
-    images: Indices,
     seed: int,
     world: World,
     least: int | None = None,
     most: int | None = None,
     method: CountMethod = "auto",
 ) -> CountEstimate:
-    """How many categories there seem to be among the images with these features."""
-    split = data.split
-    labels = np.where(np.isin(images, split.labelled), split.target[images], -1)
+    """Estimate the number of categories among the training images; `features` has a row per image of the set."""
+    split = images.split
+    trained_on = np.concatenate([split.labelled, split.unlabelled])
+    labels = np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1)
     with bar("trying counts", TYPICAL_TRIALS) as update:
         return world.from_first(
             lambda: estimate_n_categories(
-                features.numpy(),
+                features[trained_on].numpy(),
                 labels,
                 least,
                 most,
@@ -46,10 +41,7 @@ def count_categories(
         )
 
 
-def features_of(
-    config: Config, data: SplitImages, images: Indices, backbone: Backbone, compute: Compute, world: World
-) -> Float[Tensor, "n dim"]:
-    """Of some images, by the pre-trained backbone."""
-    sources, workers = [data.image_set.sources[i] for i in images], n_workers(config.views.workers, len(data.image_set))
-    with bar("looking at all images", len(images)) as update:
-        return extract_features(backbone, sources, config.views.crop_ratio, compute, workers, update, world)
+def frozen_features(cache: FeatureCache, backbone: Backbone) -> Float[Tensor, "n dim"]:
+    """Features of all images by the pre-trained backbone; the cache keeps them until something trains."""
+    with bar("computing features", len(cache.store)) as update:
+        return cache.compute_all(backbone.to(cache.compute.device), on_progress=update)

@@ -1,45 +1,187 @@
-"""Features of images: a backbone over their centre views, before any head or prompt is trained."""
+"""From images to features and logits: the one loop over images that learns nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from sptnet.config import Config
 from sptnet.data.image_file import ImageSource
-from sptnet.data.loader import iterate_centre_views
+from sptnet.data.image_set import ImageSet
+from sptnet.data.loader import iterate_centre_views, n_workers
+from sptnet.data.pixel_format import PixelFormat
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
+from sptnet.head import Head
+from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model.backbone import Backbone
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute, eval_mode
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept
 
 BATCH_SIZE = 64
 
+Indices = npt.NDArray[np.int64]
+OnProgress = Callable[[int], None]
+"""Called with the number of images done."""
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Features and logits of images, in their order."""
+
+    features: Float[Tensor, "n dim"]
+    logits: Float[Tensor, "n k"]
+
+    @property
+    def categories(self) -> npt.NDArray[np.int64]:
+        """The most likely category per image."""
+        return self.logits.argmax(1).numpy()
+
+    @property
+    def probabilities(self) -> npt.NDArray[np.float32]:
+        """n x k, rows sum to one."""
+        return (self.logits / STUDENT_TEMPERATURE).softmax(1).numpy()
+
+    @property
+    def unit_features(self) -> npt.NDArray[np.float32]:
+        """Features of length one."""
+        return F.normalize(self.features, dim=1).numpy()
+
 
 @memory_kept()
 @torch.inference_mode()
+def compute_features(
+    model: GcdModel | Backbone, views: Iterable[Float[Tensor, "b 3 h w"]], compute: Compute, prompted: bool = True
+) -> Float[Tensor, "n dim"]:
+    """Features of normalised views, batch by batch, in float32 on the CPU; a backbone alone has no prompts."""
+    backbone = model if isinstance(model, Backbone) else model.backbone
+    features = [torch.empty(0, backbone.dim)]
+    with eval_mode(model):
+        for batch in views:
+            images = batch.to(compute.device)
+            with compute.autocast():
+                made = model(images) if isinstance(model, Backbone) else model.features(images, prompted)
+            features.append(made.float().cpu())
+    return torch.cat(features)
+
+
+@torch.inference_mode()
+def classify(head: Head, features: Float[Tensor, "n dim"], compute: Compute, rows: int = 4096) -> Float[Tensor, "n k"]:
+    """Logits of features on the CPU, some rows at a time."""
+    with compute.autocast():
+        parts = [head.classify(part.to(compute.device)).float().cpu() for part in features.split(rows)]
+    return torch.cat(parts)
+
+
+def compute_outputs(model: GcdModel, views: Iterable[Tensor], compute: Compute, prompted: bool = True) -> Outputs:
+    """Features and logits of normalised views."""
+    features = compute_features(model, views, compute, prompted)
+    return Outputs(features, classify(model.head, features, compute))
+
+
+@dataclass
+class FeatureCache:
+    """Features of the images of a run by the model as it is now; those of all images are kept until `forget`."""
+
+    store: ImageStore
+    maker: ViewMaker
+    compute: Compute
+    workers: int
+    batch_size: int
+    world: World
+    kept: Float[Tensor, "n dim"] | None = field(default=None, init=False)
+    """Features of all images, if they were computed since the model last changed."""
+
+    def forget(self) -> None:
+        """Drop the kept features. To be called whenever the model has changed."""
+        self.kept = None
+
+    def compute_all(
+        self,
+        model: GcdModel | Backbone,
+        bank: TokenBank | None = None,
+        on_progress: OnProgress = lambda done: None,
+    ) -> Float[Tensor, "n dim"]:
+        """Features of all images, computed unless they are kept already."""
+        if self.kept is None:
+            self.kept = self._compute(model, np.arange(len(self.store)), bank, on_progress)
+        return self.kept
+
+    def outputs(self, model: GcdModel, indices: Indices, bank: TokenBank | None = None) -> Outputs:
+        """Features and logits of some images. A bank serves models without prompts: their frozen blocks run once."""
+        features = self._compute(model, indices, bank) if self.kept is None else self.kept[indices]
+        return Outputs(features, classify(model.head, features, self.compute))
+
+    def _compute(
+        self,
+        model: GcdModel | Backbone,
+        indices: Indices,
+        bank: TokenBank | None = None,
+        on_progress: OnProgress = lambda done: None,
+    ) -> Float[Tensor, "n dim"]:
+        own = indices[self.world.share(len(indices))]
+        if bank is None or isinstance(model, Backbone) or model.has_prompts:
+            features = compute_features(model, self._views(own, on_progress), self.compute)
+        else:
+            features = self._through_bank(model, own, bank)
+        return self.world.gather(features, len(indices))
+
+    def _views(self, indices: Indices, on_progress: OnProgress) -> Iterator[Tensor]:
+        done = 0
+        for views in iterate_centre_views(self.store, self.maker, indices, self.batch_size, self.workers):
+            yield views
+            done += len(views)
+            on_progress(done * self.world.size)
+
+    @memory_kept()
+    @torch.inference_mode()
+    def _through_bank(self, model: GcdModel, indices: Indices, bank: TokenBank) -> Float[Tensor, "n dim"]:
+        """The last block on the tokens of the bank; missing ones are computed and stored first."""
+        backbone, images = model.backbone, torch.from_numpy(indices)
+        centre = torch.full_like(images, bank.centre)
+        missing = images[torch.from_numpy(~bank.filled(images, centre))]
+        views = self._views(missing.numpy(), lambda done: None)
+        with eval_mode(model), self.compute.autocast():
+            for start, pixels in zip(range(0, len(missing), self.batch_size), views, strict=True):
+                part = missing[start : start + self.batch_size]
+                tokens = backbone.enter_last_block(pixels.to(self.compute.device))
+                bank.write(part, centre[: len(part)], tokens.half().cpu())
+            features = [torch.empty(0, backbone.dim)]
+            for part in images.split(self.batch_size):
+                tokens = bank.read(part, centre[: len(part)]).to(self.compute.device).float()
+                features.append(backbone.finish(tokens).float().cpu())
+        return torch.cat(features)
+
+
+def feature_cache(
+    config: Config, image_set: ImageSet, pixels: PixelFormat, compute: Compute, world: World
+) -> FeatureCache:
+    """A cache for the images of a run, read and cut as its settings say."""
+    views = config.views
+    workers = n_workers(views.workers, len(image_set))
+    cache_mb = views.cache_mb // max(1, workers)  # every worker has one of its own
+    store = ImageStore(image_set.sources, pixels, views.crop_ratio, cache_mb)
+    size = max(BATCH_SIZE, config.training.batch_size)
+    return FeatureCache(store, ViewMaker(pixels, views.flip), compute, workers, size, world)
+
+
 def extract_features(
     backbone: Backbone,
     sources: Sequence[ImageSource],
     crop_ratio: float,
     compute: Compute,
-    workers: int = 0,
-    on_progress: Callable[[int], None] = lambda done: None,
-    world: World = World(),  # noqa: B008
+    on_progress: OnProgress = lambda done: None,
 ) -> Float[Tensor, "n dim"]:
-    """The class token of every image, in order, in float32 on the CPU; `on_progress` hears how many are done."""
-    backbone = backbone.to(compute.device)
-    store = ImageStore(sources, backbone.pixels, crop_ratio, cache_mb=0)
-    features, done = [torch.empty(0, backbone.dim)], 0
-    own = np.arange(len(sources))[world.share(len(sources))]
-    views = iterate_centre_views(store, ViewMaker(backbone.pixels), own, BATCH_SIZE, workers)
-    with eval_mode(backbone):
-        for batch in views:
-            with compute.autocast():
-                features.append(backbone(batch.to(compute.device)).float().cpu())
-            done += len(batch)
-            on_progress(done * world.size)
-    return world.gather(torch.cat(features), len(sources))
+    """The class token of every image by a backbone, in float32 on the CPU."""
+    pixels = backbone.pixels
+    store, maker = ImageStore(sources, pixels, crop_ratio, cache_mb=0), ViewMaker(pixels)
+    cache = FeatureCache(store, maker, compute, workers=0, batch_size=BATCH_SIZE, world=World())
+    return cache.compute_all(backbone.to(compute.device), on_progress=on_progress)

@@ -16,7 +16,7 @@ from sptnet.data.loader import iterate_centre_views
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
-from sptnet.inference.outputs import Outputs, run_model
+from sptnet.inference.features import Outputs, compute_outputs
 from sptnet.model.folding import fold_prompt
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model
@@ -52,7 +52,7 @@ class Predictor:
         pixels = self.model.backbone.pixels
         store = ImageStore(sources, pixels, self.card.crop_ratio, cache_mb=0)
         views = iterate_centre_views(store, ViewMaker(pixels), np.arange(len(sources)), self.batch_size)
-        return run_model(self.folded if prompted else self.model, views, self.compute, prompted)
+        return compute_outputs(self.folded if prompted else self.model, views, self.compute, prompted)
 
     def predict(self, images: ImageInputs) -> npt.NDArray[np.int64]:
         """The category of each image, as an index into `categories`."""

@@ -10,7 +10,7 @@ from sptnet.config import Config
 from sptnet.head import ContrastiveHead, Head
 from sptnet.losses import ContrastiveLoss, contrastive_loss
 from sptnet.methods.method import Method
-from sptnet.methods.phases import RAW, Always, Optimiser, StagePlan
+from sptnet.methods.phases import RAW, Always, Limit, Optimiser, StagePlan
 from sptnet.schedules import cosine_by_epoch
 
 
@@ -24,7 +24,8 @@ def stages(config: Config) -> list[StagePlan]:
         return cosine_by_epoch(settings.learning_rate, settings.final_ratio, epoch, epochs)
 
     optimiser = Optimiser(learning_rate, settings.weight_decay, config.training.momentum, decay_vectors=True)
-    return [StagePlan("gcd", settings.epochs, Always(RAW), objective, {"model": optimiser})]
+    limit = Limit(settings.minutes, settings.max_steps, settings.anneal_steps)
+    return [StagePlan("gcd", settings.epochs, Always(RAW), objective, {"model": optimiser}, limit=limit)]
 
 
 def head(config: Config, dim: int, n_categories: int) -> Head:

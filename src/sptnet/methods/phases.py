@@ -117,6 +117,15 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True)
+class Limit:
+    """An end of a stage before its last epoch: after some minutes, or after some steps, the last of them annealed."""
+
+    minutes: float | None = None
+    steps: int | None = None
+    anneal_steps: int = 0
+
+
+@dataclass(frozen=True)
 class StagePlan:
     """One training run over the data: a method is a list of these."""
 
@@ -126,3 +135,4 @@ class StagePlan:
     objective: Objective
     optimisers: dict[Group, Optimiser] = field(default_factory=dict)
     prompt_kind: str = "none"
+    limit: Limit = Limit()

@@ -5,12 +5,12 @@ It is a baseline of the paper, and stage 0 of SPTNet.
 
 from torch import Tensor
 
-from sptnet.config import Config, StageSettings
+from sptnet.config import Config, StageSettings, TimedSettings
 from sptnet.errors import Misuse
 from sptnet.head import Head, PrototypeHead
 from sptnet.losses import GcdLoss, gcd_loss
 from sptnet.methods.method import Method
-from sptnet.methods.phases import RAW, Always, Objective, Optimiser, StagePlan
+from sptnet.methods.phases import RAW, Always, Limit, Objective, Optimiser, StagePlan
 from sptnet.schedules import cosine_by_epoch, teacher_temperature
 
 
@@ -31,6 +31,11 @@ def model_optimiser(stage: StageSettings, momentum: float) -> Optimiser:
     return Optimiser(learning_rate, stage.weight_decay, momentum)
 
 
+def limit(settings: TimedSettings) -> Limit:
+    """The early end that the settings of a stage ask for."""
+    return Limit(settings.minutes, settings.max_steps, settings.anneal_steps)
+
+
 def stages(config: Config) -> list[StagePlan]:
     stage = config.simgcd
     if config.method == "simgcd" and config.sptnet.start_from is not None:
@@ -42,6 +47,7 @@ def stages(config: Config) -> list[StagePlan]:
             turns=Always(RAW),
             objective=objective(stage),
             optimisers={"model": model_optimiser(stage, config.training.momentum)},
+            limit=limit(stage),
         )
     ]
 

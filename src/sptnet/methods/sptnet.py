@@ -58,6 +58,7 @@ def stages(config: Config) -> list[StagePlan]:
             "model": simgcd.model_optimiser(settings, momentum),
         },
         prompt_kind="none" if without_prompts else config.prompt.kind,
+        limit=simgcd.limit(settings),
     )
     return [stage] if settings.start_from else [*simgcd.stages(config), stage]
 

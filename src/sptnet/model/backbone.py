@@ -15,6 +15,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from sptnet.config import Config
 from sptnet.data.pixel_format import PixelFormat, Reading
 from sptnet.errors import Misuse
 from sptnet.model.vit.embedding import (
@@ -33,6 +34,7 @@ from sptnet.model.vit.side_by_side import side_by_side
 from sptnet.model.vit.timm_vit import check_name, create_vit, pixel_format
 from sptnet.model.vit_weights import load_weights
 from sptnet.model.weights_file import read_weights
+from sptnet.runtime.distributed import World
 
 EMBEDDED = "sptnet_digits_vit"
 EMBEDDED_WEIGHTS = "digits_vit.safetensors"
@@ -74,6 +76,11 @@ class Backbone(nn.Module):
     @property
     def patch_size(self) -> int:
         return int(self.vit.patch_embed.patch_size[0])
+
+    @property
+    def tokens_per_view(self) -> int:
+        """Class token, registers and patches of one view."""
+        return int(self.vit.num_prefix_tokens) + int(self.vit.patch_embed.num_patches)
 
     def last_blocks(self, n: int) -> Iterator[nn.Parameter]:
         """The parameters that fine-tuning trains: the last n blocks, never the final norm."""
@@ -180,6 +187,14 @@ def build_backbone(
     if weights is not None:
         load_weights(vit, read_weights(weights), str(weights))
     return Backbone(name, vit, replace(pixels, reading=reading), architecture)
+
+
+def backbone_from(config: Config, world: World, ways_out: str = WAYS_OUT) -> Backbone:
+    """The backbone that the settings ask for; of several processes on a machine, the first one downloads."""
+    settings, reading = config.backbone, config.reading
+    return world.local_rank_zero_first(
+        lambda: build_backbone(settings.name, settings.weights, settings.image_size, ways_out=ways_out, reading=reading)
+    )
 
 
 def _call(function: Callable[..., Tensor], *arguments: Any) -> Tensor:

@@ -9,19 +9,9 @@ from torch import Generator, Tensor, nn
 from sptnet.config import PromptSettings
 from sptnet.head import Head
 from sptnet.model.backbone import Backbone
-from sptnet.prompts import SummedPrompt, build_prompt
+from sptnet.prompts import DeepTokens, SummedPrompt, build_prompt
 
 Group = Literal["prompt", "model"]
-
-
-class DeepTokens(nn.Module):
-    """Prompt tokens for every block of the ViT (VPT, deep): the hidden-space rival of pixel prompts."""
-
-    def __init__(self, depth: int, n_tokens: int, dim: int, patch_size: int, generator: Generator | None = None):
-        super().__init__()
-        bound = (6.0 / (3 * patch_size * patch_size + dim)) ** 0.5
-        uniform = torch.rand(depth, n_tokens, dim, generator=generator)
-        self.values = nn.Parameter((2 * uniform - 1) * bound)
 
 
 class GcdModel(nn.Module):
@@ -33,11 +23,12 @@ class GcdModel(nn.Module):
         self.head: Head = head
         self.prompt: SummedPrompt = build_prompt("none", backbone.pixels.image_size, backbone.patch_size)
         self.tokens: DeepTokens | None = None
+        self.prompt_settings = PromptSettings(kind="none")
         self.trainable_blocks = trainable_blocks
 
     def attach_prompt(self, settings: PromptSettings, generator: Generator | None = None) -> None:
-        """Gives the model fresh prompts of the kind asked for, in place of those it had."""
-        backbone = self.backbone
+        """Replace the prompts by fresh ones of the kind asked for."""
+        backbone, self.prompt_settings = self.backbone, settings
         size, patch = backbone.pixels.image_size, backbone.patch_size
         kind = "none" if settings.kind == "vpt" else settings.kind
         device = next(self.backbone.parameters()).device

@@ -33,7 +33,7 @@ class TokenBank:
         """`key` names all that the tokens depend on: weights, images, views. A folder with another key is refused."""
         self._opened_with = folder, n_images, n_views, length, dim, key
         self.n_views = n_views
-        rows = places(n_views)
+        rows = rows_per_image(n_views)
         shape = {"images": n_images, "views": n_views, "rows": rows, "length": length, "dim": dim, "key": key}
         header = folder / "bank.json"
         if header.is_file():
@@ -73,8 +73,8 @@ class TokenBank:
         self._filled[images.numpy(), views.numpy()] = True
 
 
-def places(n_views: int) -> int:
-    """Of an image in a bank of V random views: one for each of them, and one for the centre view."""
+def rows_per_image(n_views: int) -> int:
+    """Rows per image: V random views plus the centre view."""
     return n_views + 1
 
 

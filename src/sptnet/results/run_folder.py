@@ -53,21 +53,19 @@ class RunFolder:
     def is_run(self) -> bool:
         return bool(self.config_file.is_file())
 
-    def create(self, config: Config, overwrite: bool = False, files: Mapping[str, str] | None = None) -> None:
-        """A fresh run; what is in the way is only removed when asked, and only if it is a run itself.
+    def check_place(self, data_folder: str | None) -> None:
+        """Refuse a place among the images that the run reads."""
+        if data_folder and self.path.resolve().is_relative_to(Path(data_folder).resolve()):
+            raise Misuse(
+                f"the run {self.path} would lie among the images it reads. Give an --out outside the data folder."
+            )
 
-        `files` are texts that belong to it from the beginning, by name.
-        """
+    def check_new(self, overwrite: bool = False) -> None:
+        """Refuse a place where no new run may be written; only a run may be replaced, and only when asked."""
         if self.path.is_file():
             raise Misuse(f"{self.path} is a file. Give a folder that does not exist yet with --out.")
-        if self.path.is_dir() and any(self.path.iterdir()):
-            self._refuse_or_empty(overwrite)
-        self.path.mkdir(parents=True, exist_ok=True)
-        for name, text in (files or {}).items():
-            write_text_atomically(self.path / name, text)
-        write_text_atomically(self.config_file, to_toml(config))
-
-    def _refuse_or_empty(self, overwrite: bool) -> None:
+        if not self.path.is_dir() or not any(self.path.iterdir()):
+            return
         strangers = sorted(p.name for p in self.path.iterdir() if not any(p.match(own) for own in OWN))
         if not self.is_run or strangers:
             example = f", such as {strangers[0]}" if strangers else ""
@@ -80,8 +78,21 @@ class RunFolder:
                 f"{self.path} is not empty. Go on with --resume, replace it with --overwrite, or give another --out."
             )
         self.config()  # a config.toml of something else is not for us to delete
-        for entry in self.path.iterdir():
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+
+    def create(self, config: Config, overwrite: bool = False, files: Mapping[str, str] | None = None) -> None:
+        """Begin a new run; `files` are texts that belong to it from the beginning, by name."""
+        self.check_new(overwrite)
+        if self.path.is_dir():
+            for entry in self.path.iterdir():
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name, text in (files or {}).items():
+            write_text_atomically(self.path / name, text)
+        self.write_config(config)
+
+    def write_config(self, config: Config) -> None:
+        """Write every setting, as resolved."""
+        write_text_atomically(self.config_file, to_toml(config))
 
     def config(self) -> Config:
         if not self.is_run:
@@ -129,8 +140,3 @@ def finite(value: Any) -> Any:
 
 def to_json(value: Any) -> str:
     return json.dumps(finite(value), indent=1, ensure_ascii=False) + "\n"
-
-
-def refuse_among_images(run: Path, folder: str | None) -> None:
-    if folder and run.resolve().is_relative_to(Path(folder).resolve()):
-        raise Misuse(f"the run {run} would lie among the images it reads. Give an --out outside the data folder.")

@@ -92,7 +92,7 @@ class World(Rank):
 
         self.from_first(done)
 
-    def one_by_one_on_a_machine(self, work: Callable[[], T]) -> T:
+    def local_rank_zero_first(self, work: Callable[[], T]) -> T:
         """The first process of each machine does the work before the others do: it finds the ground untouched."""
         if self.size == 1:
             return work()

@@ -17,7 +17,7 @@ from sptnet.methods.phases import Phase
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
-from sptnet.training.epoch_batches import Batch
+from sptnet.training.batches import Batch
 from sptnet.training.step import Projected, enter_last_block, leave_last_block
 
 

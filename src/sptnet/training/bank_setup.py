@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import torch
-
 from sptnet.config import Config, ViewSettings
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
 from sptnet.model.backbone import Backbone
-from sptnet.model.token_bank import BANKS, TokenBank, free_disk, places, room_for_bank, views_of_bank
+from sptnet.model.token_bank import BANKS, TokenBank, free_disk, room_for_bank, rows_per_image, views_of_bank
 from sptnet.runtime.digest import digest
 from sptnet.runtime.progress import Say
 
@@ -40,15 +38,16 @@ def choose_bank(
         tell("no token bank, since it would hold what enters the last block, and more than that block trains")
         return 0
     there = views_of_bank(folder) if views.bank_folder else None
-    a_view, room = n_images * tokens_of_view(backbone) * backbone.dim * HALF, room_for_bank(views, free_disk(folder))
-    bank = there or next((bank for bank in BANKS if places(bank) * a_view <= room), 0)
+    a_view, room = n_images * backbone.tokens_per_view * backbone.dim * HALF, room_for_bank(views, free_disk(folder))
+    bank = there or next((bank for bank in BANKS if rows_per_image(bank) * a_view <= room), 0)
     if bank:
-        tell(f"token bank of {bank} views an image, up to {size(places(bank) * a_view)} in {folder}")
+        tell(f"token bank of {bank} views per image, up to {size(rows_per_image(bank) * a_view)} in {folder}")
     else:
+        least = size(rows_per_image(BANKS[-1]) * a_view)
         tell(
-            f"no token bank: {BANKS[-1]} views an image take {size(places(BANKS[-1]) * a_view)}, and it may have "
-            f"{size(room)}. Every step makes fresh views instead. More room: --set views.bank_budget_gb=N, or "
-            "another disk with --set views.bank_folder=DIR."
+            f"no token bank: {BANKS[-1]} views per image take {least}, and it may have {size(room)}. "
+            "Every step makes fresh views instead. More room: --set views.bank_budget_gb=N, or another disk with "
+            "--set views.bank_folder=DIR."
         )
     return bank
 
@@ -64,7 +63,7 @@ def open_bank(
     weights = {name: value for name, value in backbone.state_dict().items() if not name.startswith(last_block)}
     key = f"{digest(weights)} {fingerprint} {backbone.pixels} {views.crop_ratio} {views.flip}"
     return TokenBank(
-        bank_folder(views, run, machine), n_images, views.bank, tokens_of_view(backbone), backbone.dim, key
+        bank_folder(views, run, machine), n_images, views.bank, backbone.tokens_per_view, backbone.dim, key
     )
 
 
@@ -76,10 +75,3 @@ def bank_folder(views: ViewSettings, run: Path, machine: int | None = None) -> P
     """Of several machines each has its own, since a file mapped into memory is safe to share on one machine only."""
     folder = Path(views.bank_folder) if views.bank_folder else run / "tokens"
     return folder if machine is None else folder / f"machine-{machine}"
-
-
-@torch.no_grad()
-def tokens_of_view(backbone: Backbone) -> int:
-    """Class token, registers and patches."""
-    size, device = backbone.pixels.image_size, next(backbone.parameters()).device
-    return backbone.enter_last_block(torch.zeros(1, 3, size, size, device=device)).shape[1]

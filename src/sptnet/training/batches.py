@@ -1,9 +1,15 @@
-"""All batches of a stage in a row, from its first epoch to its last."""
+"""The batches of a stage: which views of which images each step sees.
 
-from dataclasses import dataclass
+A `Batch` is one step's images as bytes; `EpochBatches` makes those of one epoch, `StageBatches` those of all epochs.
+"""
+
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from jaxtyping import Bool, Float, Int64, UInt8
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from sptnet.data.load import SplitImages
@@ -13,7 +19,6 @@ from sptnet.methods.phases import Phase, Turns
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of
-from sptnet.training.epoch_batches import Batch, EpochBatches
 from sptnet.training.sampler import balanced_batches, n_batches
 
 
@@ -29,8 +34,8 @@ class TrainingData:
     ids: tuple[str, ...]
 
     @staticmethod
-    def of(data: SplitImages, store: ImageStore, maker: ViewMaker) -> "TrainingData":
-        split, image_set = data.split, data.image_set
+    def of(images: SplitImages, store: ImageStore, maker: ViewMaker) -> "TrainingData":
+        split, image_set = images.split, images.image_set
         labels = np.full(len(image_set), -1, dtype=np.int64)
         labels[split.labelled] = split.target[split.labelled]
         return TrainingData(store, maker, labels, split.labelled, split.unlabelled, image_set.ids)
@@ -38,6 +43,114 @@ class TrainingData:
     @property
     def n_images(self) -> int:
         return len(self.labelled) + len(self.unlabelled)
+
+
+@dataclass(frozen=True)
+class BankedDraw:
+    """One draw of a batch as views of the token bank, and for which of its images pixels were made."""
+
+    views: Int64[Tensor, " b"]
+    made: Bool[Tensor, " b"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One training step's images: `draws[i]` is the i-th random view of this process's share of them.
+
+    The loader hands over bytes; `to` brings them to the device and normalises them there.
+    """
+
+    draws: list[UInt8[Tensor, "own 3 size size"] | Float[Tensor, "own 3 size size"]]
+    labels: Int64[Tensor, " b"]
+    labelled: Bool[Tensor, " b"]
+    indices: Int64[Tensor, " b"]
+    banked: list[BankedDraw] = field(default_factory=list)
+    """With a token bank: which of its views each draw is. Draws then hold pixels only where `made` says so."""
+    share: slice = field(default_factory=lambda: slice(None))
+
+    @property
+    def own(self) -> Int64[Tensor, " own"]:
+        """The indices of this process's share; labels and indices are those of the whole batch."""
+        return self.indices[self.share]
+
+    def to(self, device: torch.device, maker: ViewMaker) -> "Batch":
+        """On the device, normalised."""
+
+        def move(x: Tensor) -> Tensor:
+            return x.to(device, non_blocking=True)
+
+        draws = [maker.normalise(move(draw)) for draw in self.draws]
+        return replace(self, draws=draws, labels=move(self.labels), labelled=move(self.labelled))
+
+    def pin_memory(self) -> "Batch":
+        return replace(
+            self,
+            draws=[d.pin_memory() for d in self.draws],
+            labels=self.labels.pin_memory(),
+            labelled=self.labelled.pin_memory(),
+        )
+
+
+class EpochBatches(Dataset[Batch]):
+    """The batches of one epoch, each with as many random draws of its images as its step needs.
+
+    Every view has a seed of its own, so the result depends on no order of work and on no number of processes. With a
+    token bank the views of an image are V fixed ones, and pixels are made only for `whole` draws and for views that the
+    bank does not hold yet.
+    """
+
+    def __init__(
+        self,
+        store: ImageStore,
+        maker: ViewMaker,
+        labels: npt.NDArray[np.int64],
+        batches: list[Tensor],
+        draws: list[int],
+        seed: int,
+        bank: TokenBank | None = None,
+        whole: list[frozenset[int]] | None = None,
+        world: World = World(),  # noqa: B008
+    ):
+        self.store, self.maker, self.labels = store, maker, labels
+        self.batches, self.draws, self.seed = batches, draws, seed
+        self.bank, self.whole, self.world = bank, whole or [frozenset()] * len(batches), world
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, number: int) -> Batch:
+        everyone, n_draws = self.batches[number], self.draws[number]
+        labels = torch.from_numpy(self.labels[everyone.numpy()])
+        share = self.world.share(len(everyone))
+        indices, positions = everyone[share], range(share.start, share.stop)
+        if self.bank is None:
+            images = [self.store[int(i)] for i in indices]
+            seeds = [[seed_of(self.seed, number, position, draw) for position in positions] for draw in range(n_draws)]
+            draws = [self._views(images, of_draw) for of_draw in seeds]
+            return Batch(draws, labels, labels >= 0, everyone, share=share)
+        banked = [self._from_bank(number, draw, self.bank, indices, positions) for draw in range(n_draws)]
+        draws = []
+        for chosen in banked:
+            images = [self.store[int(i)] for i in indices[chosen.made]]
+            pairs = zip(indices[chosen.made].tolist(), chosen.views[chosen.made].tolist(), strict=True)
+            draws.append(self._views(images, [seed_of("bank", image, view) for image, view in pairs]))
+        return Batch(draws, labels, labels >= 0, everyone, banked, share)
+
+    def _views(self, images: list[Tensor], seeds: list[int]) -> UInt8[Tensor, "n 3 size size"]:
+        size = self.maker.size
+        views = [self.maker.random_view(image, seed) for image, seed in zip(images, seeds, strict=True)]
+        return torch.stack(views) if views else torch.empty(0, 3, size, size, dtype=torch.uint8)
+
+    def _from_bank(self, number: int, draw: int, bank: TokenBank, indices: Tensor, positions: range) -> BankedDraw:
+        """An image's draws are different views of its bank, as long as there are enough."""
+        n, views = bank.n_views, torch.empty(len(indices), dtype=torch.int64)
+        for i, position in enumerate(positions):
+            first = seed_of(self.seed, number, position) % n
+            stride = 1 + seed_of(self.seed, number, position, "stride") % max(1, n - 1)
+            views[i] = (first + draw * stride) % n
+        if draw in self.whole[number]:
+            return BankedDraw(views, torch.ones(len(indices), dtype=torch.bool))
+        return BankedDraw(views, torch.from_numpy(~bank.filled(indices, views)))
 
 
 class StageBatches(Dataset[Batch]):

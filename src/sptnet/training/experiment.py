@@ -9,21 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from sptnet.config import Config, PromptSettings
+from sptnet.config import Config
 from sptnet.data.load import SplitImages
 from sptnet.data.split import write_split
-from sptnet.inference.outputs import Outputs
-from sptnet.methods.phases import TakeTurns
+from sptnet.inference.features import Outputs
+from sptnet.model.backbone import Backbone
 from sptnet.results.contact_sheets import write_contact_sheets
 from sptnet.results.predictions import FEATURES, write_features, write_predictions
-from sptnet.results.run_folder import RunFolder, refuse_among_images
+from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.progress import Say, duration, say
-from sptnet.training.bank_setup import with_bank
 from sptnet.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 from sptnet.training.prepare import prepare
 from sptnet.training.run_facts import now, starting_facts
-from sptnet.training.sampler import check_batch_size, n_batches
 from sptnet.training.stage import Stage
 
 
@@ -39,14 +37,18 @@ class Experiment:
         self,
         config: Config,
         run: RunFolder,
-        data: SplitImages | None = None,
+        images: SplitImages | None = None,
         tell: Say = say,
         tell_epoch: Say | None = None,
+        backbone: Backbone | None = None,
     ):
         self.run_folder, self.tell, self.tell_epoch = run, tell, tell_epoch or tell
         self.began = time.perf_counter()
-        refuse_among_images(run.path, config.data.folder)
-        self.state = prepare(config, data, tell)
+        self.state = prepare(config, run, images, backbone, tell)
+
+    def use(self, config: Config) -> None:
+        """Replace the settings before the first step."""
+        self.state.config, self.state.stages = config, self.state.method.stages(config)
 
     def run(
         self,
@@ -55,9 +57,8 @@ class Experiment:
         command: Sequence[str] = (),
         files: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Trains what is left to train; returns the scores of the finished model. `files` lie in a fresh run."""
+        """Train what is left to train; returns the scores of the finished model. `files` lie in a fresh run."""
         state, selected = self.state, None
-        self._check_settings()
         state.world.do_first(lambda: self._begin(resume, overwrite, command, files))
         checkpoint = self._resume_point() if resume else None
         with noted_interrupts() as check_interrupt:
@@ -68,38 +69,16 @@ class Experiment:
                     self.trained_parameters, selected = stage.trained_parameters, stage.best
                     checkpoint = None
         if not state.stages:
-            state.look_at_all()
+            state.compute_all_features()
             state.cluster()
-            state.save(self.run_folder.model, PromptSettings(kind="none"))
+            state.save(self.run_folder.model)
         return self._finish(selected[1] if selected else None, time.perf_counter() - self.began)
-
-    def _check_settings(self) -> None:
-        """What cannot be trained is refused before anything is written or replaced; the last `auto` is resolved."""
-        state, config = self.state, self.state.config
-        split, size = state.data.split, config.training.batch_size
-        n_training = len(split.labelled) + len(split.unlabelled)
-        if state.stages:
-            check_batch_size(n_training, size)
-        state.model.group("model")
-        for plan in state.stages:
-            state.attach_prompt(plan)
-            if isinstance(plan.turns, TakeTurns):
-                self._check_turns(plan.turns, plan.epochs, n_batches(n_training, size))
-        run, backbone, n_images = self.run_folder.path, state.model.backbone, len(state.data.image_set)
-        state.config = state.world.from_first(
-            lambda: with_bank(config, run, backbone, n_images, self.tell, state.world.machine)
-        )
-
-    def _check_turns(self, turns: TakeTurns, epochs: int, batches: int) -> None:
-        turns.check(epochs, batches)
-        if turns.restart and not turns.restarts(batches):
-            self.tell(f"an epoch has {batches} batches, fewer than a turn's {turns.k}: turns go on through the epochs")
 
     def _begin(self, resume: bool, overwrite: bool, command: Sequence[str], files: Mapping[str, str] | None) -> None:
         """The first files of a run; of a resumed one, those that it lacks, and what it still has to learn forgotten."""
         folder, state = self.run_folder, self.state
         earlier = folder.facts() if resume else {}
-        facts = starting_facts(earlier, command, state.config, state.compute, state.data, state.fingerprint)
+        facts = starting_facts(earlier, command, state.config, state.compute, state.images, state.fingerprint)
         if resume:
             path = newest_checkpoint(folder.checkpoints)
             folder.forget_metrics_after(*((-1, 0) if path is None else load_checkpoint(path).reached))
@@ -108,7 +87,7 @@ class Experiment:
             if state.estimate is not None:
                 folder.write_estimate(asdict(state.estimate))
         if not folder.split_file.is_file():  # the rule that draws it is in the settings, so a resume can write it too
-            write_split(state.data.split, state.data.image_set, folder.split_file)
+            write_split(state.images.split, state.images.image_set, folder.split_file)
         folder.write_facts(facts)
 
     def _resume_point(self) -> Checkpoint | None:
@@ -121,8 +100,8 @@ class Experiment:
 
     def _finish(self, selected_epoch: int | None, seconds: float) -> dict[str, Any]:
         """Predictions and pictures of everything, and the final scores."""
-        state, everything = self.state, np.arange(len(self.state.data.image_set))
-        state.look_at_all()
+        state, everything = self.state, np.arange(len(self.state.images.image_set))
+        state.compute_all_features()
         self.outputs_of_all = state.outputs(everything)
         scores = state.scores(self.outputs_of_all, everything)
         state.world.do_first(lambda: self._write_results(scores, selected_epoch, seconds))
@@ -131,9 +110,9 @@ class Experiment:
 
     def _write_results(self, scores: dict[str, Any], selected_epoch: int | None, seconds: float) -> None:
         folder, state, outputs = self.run_folder, self.state, self.outputs_of_all
-        image_set, names = state.data.image_set, state.names
+        image_set, names = state.images.image_set, state.names
         categories, certainty = outputs.categories, outputs.probabilities.max(1)
-        write_predictions(folder.predictions_file, image_set, state.data.split, names, categories, certainty)
+        write_predictions(folder.predictions_file, image_set, state.images.split, names, categories, certainty)
         write_features(folder.path / FEATURES, outputs.features)
         write_contact_sheets(folder.path / "categories", image_set, names, categories, certainty)
         facts = folder.facts()
@@ -147,6 +126,8 @@ class Experiment:
 def train(
     config: Config, out: str | Path, *, resume: bool = False, overwrite: bool = False, command: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Trains as configured into `out`; returns the scores by set of images."""
-    experiment = Experiment(config, RunFolder(out))
-    return experiment.run(resume, overwrite, command or sys.argv)
+    """Train as configured into `out`; returns the scores by set of images."""
+    run = RunFolder(out)
+    if not resume:
+        run.check_new(overwrite)
+    return Experiment(config, run).run(resume, overwrite, command or sys.argv)

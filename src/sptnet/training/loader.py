@@ -3,8 +3,11 @@
 from collections.abc import Generator, Iterator
 from itertools import islice
 
-from sptnet.training.batches import StageBatches
-from sptnet.training.epoch_batches import Batch, iterate_batches
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from sptnet.data.loader import let_hang_up
+from sptnet.training.batches import Batch, StageBatches
 
 
 class EpochLoader:
@@ -25,5 +28,24 @@ class EpochLoader:
             self._next += 1
             yield batch
         if self._next == last:
+            self.close()
+
+    def close(self) -> None:
+        """End the worker processes."""
+        if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+
+def iterate_batches(batches: Dataset[Batch], workers: int, pin: bool, numbers: range | None = None) -> Generator[Batch]:
+    """Those of these numbers, or all; closing it ends its processes."""
+    loader: DataLoader[Batch] = DataLoader(
+        batches,
+        batch_size=None,
+        sampler=numbers,
+        num_workers=workers,
+        pin_memory=pin,
+        generator=torch.Generator(),
+        worker_init_fn=let_hang_up,
+    )
+    yield from loader

@@ -1,66 +1,91 @@
-"""From settings to a learner: the images, how many categories to look for, and a model before its first step."""
+"""From settings to the state of a run before its first step: images, number of categories, model.
 
-from functools import cache
-
-import numpy as np
-from jaxtyping import Float
-from torch import Tensor
+`check` is the one place that asks whether these images can be trained with these settings.
+"""
 
 from sptnet.clustering.count import CountEstimate
 from sptnet.config import Config
 from sptnet.data.load import SplitImages, check_count, load_data, resolve_n_categories
-from sptnet.data.loader import n_workers
 from sptnet.data.split import Split
-from sptnet.data.store import ImageStore
-from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
-from sptnet.inference.count_categories import count_categories, features_of
-from sptnet.inference.looking import Looker
+from sptnet.head import PrototypeHead
+from sptnet.inference.count_categories import count_categories, frozen_features
+from sptnet.inference.features import feature_cache
 from sptnet.methods import method_of
-from sptnet.methods.method import Method
-from sptnet.model.backbone import Backbone, build_backbone
+from sptnet.methods.phases import StagePlan, TakeTurns
+from sptnet.model.backbone import Backbone, backbone_from
 from sptnet.model.gcd_model import GcdModel
-from sptnet.model.model_folder import load_model
+from sptnet.model.model_folder import ModelCard, load_model
 from sptnet.results.categories import category_names
-from sptnet.runtime.compute import Compute, choose_compute
-from sptnet.runtime.distributed import World, world
+from sptnet.results.run_folder import RunFolder
+from sptnet.runtime.compute import choose_compute
+from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.seeds import seed_of, seeded
+from sptnet.runtime.text import listed
+from sptnet.training.bank_setup import with_bank
 from sptnet.training.run_state import RunState
-from sptnet.training.starting_model import starting_model
+from sptnet.training.sampler import check_batch_size, n_batches
 
 
-def prepare(config: Config, data: SplitImages | None = None, tell: Say = say) -> RunState:
-    """Everything that training needs, or clustering where nothing is trained. Nothing is written."""
-    method, everyone = method_of(config), world()
+def prepare(
+    config: Config,
+    run: RunFolder,
+    images: SplitImages | None = None,
+    backbone: Backbone | None = None,
+    tell: Say = say,
+) -> RunState:
+    """Everything that training needs, or clustering where nothing trains. Nothing is written.
+
+    Images and backbone are loaded as the settings say unless they are given.
+    """
+    everyone, method = world(), method_of(config)
     stages = method.stages(config)
+    run.check_place(config.data.folder)
     compute = choose_compute(config.device, config.precision, everyone.local_rank)
-    data = data or everyone.from_first(lambda: load_data(config.data, tell))
-    split, start = data.split, config.sptnet.start_from if config.method == "sptnet" else None
-    check(config, method, split)
-    backbone = cache(lambda: backbone_of(config, everyone))  # built where it is needed, and once
-    asked, estimate, seen = config.n_categories, None, None
+    images = images or everyone.from_first(lambda: load_data(config.data, tell))
+    check(config, images.split, tell)
+    start = load_start(config)
+    if start is None:
+        backbone = backbone or backbone_from(config, everyone)
+    else:
+        backbone = start[0].backbone
+        used = {"name": backbone.name, "weights": None, "image_size": backbone.pixels.image_size}
+        config = config.changed(backbone=used)
+    cache = feature_cache(config, images.image_set, backbone.pixels, compute, everyone)
+    estimate: CountEstimate | None = None
+    asked = config.n_categories
     if asked == "auto" and start is not None:
-        asked = len(load_model(start)[1].categories)
+        asked = len(start[1].categories)
     elif asked == "auto":
-        estimate, seen = count(config, data, bool(stages), backbone(), compute, everyone)
+        features = frozen_features(cache, backbone)
+        estimate = count_categories(images, features, seed_of(config.seed, "count") % 2**32, everyone)
         asked, (low, high) = estimate.n_categories, estimate.interval
         tell(f"there seem to be {asked} categories ({low} to {high} are plausible)")
-    n_categories = resolve_n_categories(asked, config.category_factor, split)
+    n_categories = resolve_n_categories(asked, config.category_factor, images.split)
     config = config.model_copy(update={"n_categories": n_categories, "category_factor": 1.0})
     if start is None:
-        model = fresh_model(config, method, backbone(), n_categories)
+        with seeded(seed_of(config.seed, "head")):
+            head = method.head(config, backbone.dim, n_categories)
+        model = GcdModel(backbone, head, config.backbone.trainable_blocks)
     else:
-        model, config = starting_model(start, config, split.known_classes)
-    model = model.to(compute.device)
-    looker = looker_of(config, data, model, compute, everyone)
-    looker.seen = seen
-    names = category_names(split.known_classes, n_categories)
-    return RunState(config, data, method, stages, names, model, looker, compute, everyone, estimate)
+        model = start[0]
+        check_start(start[1], config, images.split.known_classes)
+    names = category_names(images.split.known_classes, n_categories)
+    state = RunState(
+        config, images, method, stages, names, model.to(compute.device), cache, compute, everyone, estimate
+    )
+    _check_model(state)
+    n_images = len(images.image_set)
+    state.config = everyone.from_first(
+        lambda: with_bank(config, run.path, model.backbone, n_images, tell, everyone.machine)
+    )
+    return state
 
 
-def check(config: Config, method: Method, split: Split) -> None:
-    """What these images cannot be trained with is refused before anything takes time."""
+def check(config: Config, split: Split, tell: Say = say) -> None:
+    """Refuse what cannot be trained with these images, before anything takes time."""
+    method = method_of(config)
     if split.n_known == 0 and method.clusters != "plain":
         raise Misuse(f"no image has a label, but {config.method} learns from them. Label some, or use kmeans.")
     check_count(config.n_categories, config.category_factor)
@@ -69,38 +94,43 @@ def check(config: Config, method: Method, split: Split) -> None:
             "training.select=best-old-holdout needs labelled images kept aside. Give a share of them, "
             "such as --set data.holdout_share=0.2."
         )
+    n_images, batch_size = len(split.labelled) + len(split.unlabelled), config.training.batch_size
+    for plan in method.stages(config):
+        check_batch_size(n_images, batch_size)
+        if isinstance(plan.turns, TakeTurns):
+            _check_turns(plan, plan.turns, n_batches(n_images, batch_size), tell)
 
 
-def backbone_of(config: Config, everyone: World) -> Backbone:
-    settings, reading = config.backbone, config.reading
-    return everyone.one_by_one_on_a_machine(
-        lambda: build_backbone(settings.name, settings.weights, settings.image_size, reading=reading)
-    )
+def _check_turns(plan: StagePlan, turns: TakeTurns, batches: int, tell: Say) -> None:
+    turns.check(plan.epochs, batches)
+    if turns.restart and not turns.restarts(batches):
+        tell(f"an epoch has {batches} batches, fewer than a turn's {turns.k}: turns go on through the epochs")
 
 
-def count(
-    config: Config, data: SplitImages, trains: bool, backbone: Backbone, compute: Compute, everyone: World
-) -> tuple[CountEstimate, Float[Tensor, "n dim"] | None]:
-    """How many categories there seem to be. Where nothing trains, also all images' features: the look that it took
-    serves clustering and sorting as well."""
-    images = np.concatenate([data.split.labelled, data.split.unlabelled])
-    looked_at = images if trains else np.arange(len(data.image_set))
-    features = features_of(config, data, looked_at, backbone, compute, everyone)
-    seed = seed_of(config.seed, "count") % 2**32
-    estimate = count_categories(data, features if trains else features[images], images, seed, everyone)
-    return estimate, None if trains else features
+def _check_model(state: RunState) -> None:
+    """Refuse blocks and prompts that the backbone does not have room for."""
+    state.model.group("model")
+    for plan in reversed(state.stages):  # so that the prompts of the first stage stay
+        state.attach_prompt(plan)
 
 
-def fresh_model(config: Config, method: Method, backbone: Backbone, n_categories: int) -> GcdModel:
-    with seeded(seed_of(config.seed, "head")):
-        head = method.head(config, backbone.dim, n_categories)
-    return GcdModel(backbone, head, config.backbone.trainable_blocks)
+def load_start(config: Config) -> tuple[GcdModel, ModelCard] | None:
+    """The finished model that SPTNet starts from, if the settings name one."""
+    run = config.sptnet.start_from if config.method == "sptnet" else None
+    if run is None:
+        return None
+    model, card = load_model(run)
+    if not isinstance(model.head, PrototypeHead):
+        raise Misuse(f"{run} has no trained classifier to build on. Give a run of simgcd or sptnet.")
+    model.trainable_blocks = config.backbone.trainable_blocks
+    return model, card
 
 
-def looker_of(config: Config, data: SplitImages, model: GcdModel, compute: Compute, everyone: World) -> Looker:
-    views, pixels = config.views, model.backbone.pixels
-    workers = n_workers(views.workers, len(data.image_set))
-    cache_mb = views.cache_mb // max(1, workers)  # every worker has one of its own
-    store = ImageStore(data.image_set.sources, pixels, views.crop_ratio, cache_mb)
-    size = max(64, config.training.batch_size)
-    return Looker(store, ViewMaker(pixels, views.flip), compute, workers, size, everyone)
+def check_start(card: ModelCard, config: Config, known_classes: tuple[str, ...]) -> None:
+    """Refuse a start that knows other categories than this run."""
+    if len(card.categories) != config.n_categories or card.categories[: card.n_known] != known_classes:
+        raise Misuse(
+            f"{config.sptnet.start_from} was trained for {len(card.categories)} categories and knows "
+            f"{listed(card.categories[: card.n_known])}; this run has {config.n_categories} and knows "
+            f"{listed(known_classes)}. Use the same data and n_categories."
+        )

@@ -1,4 +1,4 @@
-"""The learner of a run: its model, the images it learns from, and what it makes of them as it is now."""
+"""The state of a run: its model, the images it learns from, and what the model makes of them now."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,12 +11,11 @@ import torch
 
 from sptnet.clustering.centroids import find_centroids
 from sptnet.clustering.count import CountEstimate
-from sptnet.config import ClusteringSettings, Config, PromptSettings
+from sptnet.config import ClusteringSettings, Config
 from sptnet.data.load import SplitImages
 from sptnet.data.readable import fingerprint
 from sptnet.head import CentroidHead, ContrastiveHead
-from sptnet.inference.looking import Looker
-from sptnet.inference.outputs import Outputs
+from sptnet.inference.features import FeatureCache, Outputs
 from sptnet.methods.method import Method
 from sptnet.methods.phases import StagePlan
 from sptnet.model.gcd_model import GcdModel
@@ -34,67 +33,79 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass
 class RunState:
+    """Everything that changes while a run goes on, and what it needs to go on."""
+
     config: Config
     """The settings, with numbers in the place of every `auto`."""
-    data: SplitImages
+    images: SplitImages
     method: Method
     stages: list[StagePlan]
     names: tuple[str, ...]
-    """Of all categories, the known ones first."""
+    """Names of all categories, the known ones first."""
     model: GcdModel
-    looker: Looker
+    features: FeatureCache
     compute: Compute
     world: World
     estimate: CountEstimate | None = None
-    """How many categories there seem to be, if that was asked."""
+    """The estimated number of categories, if it was asked for."""
     bank: TokenBank | None = None
 
     @cached_property
     def fingerprint(self) -> str:
-        return fingerprint(self.data.image_set)
+        """A digest of the images and labels."""
+        return fingerprint(self.images.image_set)
+
+    @property
+    def card(self) -> ModelCard:
+        """What is saved beside the weights of the model as it is now."""
+        config, prompt = self.config, self.model.prompt_settings
+        n_known, blocks = self.images.split.n_known, config.backbone.trainable_blocks
+        return ModelCard(self.names, n_known, prompt, config.views.crop_ratio, blocks)
 
     def is_last(self, stage: int) -> bool:
+        """True for the last stage."""
         return stage == len(self.stages) - 1
 
-    def attach_prompt(self, plan: StagePlan) -> PromptSettings:
+    def attach_prompt(self, plan: StagePlan) -> None:
+        """Give the model fresh prompts of the kind that a stage trains."""
         settings = self.config.prompt.model_copy(update={"kind": plan.prompt_kind})
         generator = torch.Generator().manual_seed(seed_of(self.config.seed, "prompt"))
         self.model.attach_prompt(settings, generator)
-        return settings
 
     def open_bank(self, run: Path) -> None:
-        views, backbone, n_images = self.config.views, self.model.backbone, len(self.data.image_set)
-        self.bank = self.world.one_by_one_on_a_machine(
+        """Open the token bank that the settings ask for, if any."""
+        views, backbone, n_images = self.config.views, self.model.backbone, len(self.images.image_set)
+        self.bank = self.world.local_rank_zero_first(
             lambda: open_bank(views, run, backbone, n_images, self.fingerprint, self.world.machine)
         )
 
     def outputs(self, indices: Indices) -> Outputs:
-        """Features and logits of these images by the model as it is now."""
-        return self.looker.outputs(self.model, indices, self.bank)
+        """Features and logits of some images by the model as it is now."""
+        return self.features.outputs(self.model, indices, self.bank)
 
-    def look_at_all(self) -> None:
-        """With the finished model, unless it has just done so."""
-        if self.looker.seen is None:
-            with bar("sorting all images", len(self.data.image_set)) as update:
-                self.looker.look_at_all(self.model, told=update)
+    def compute_all_features(self) -> None:
+        """Compute and keep the features of all images, unless they are kept."""
+        with bar("computing features", len(self.images.image_set)) as update:
+            self.features.compute_all(self.model, on_progress=update)
 
     def scores(self, outputs: Outputs, indices: Indices) -> dict[str, Any]:
-        """The scores of every set of images, from the outputs of the images at these indices."""
-        predicted = np.full(len(self.data.image_set), -1, dtype=np.int64)
+        """Scores of every set of images, from the outputs of the images at these indices."""
+        image_set = self.images.image_set
+        predicted = np.full(len(image_set), -1, dtype=np.int64)
         predicted[indices] = outputs.categories
-        return score_sets(self.data.image_set, self.data.split, predicted)
+        return score_sets(image_set, self.images.split, predicted)
 
     def cluster(self) -> None:
-        """Of a method that clusters, the centroids for the features as they are now."""
+        """Compute the centroids of a method that clusters from the features as they are now."""
         if self.method.clusters == "no":
             return
-        head, split = self.model.head, self.data.split
+        head, split = self.model.head, self.images.split
         centroid_head = head.classifier if isinstance(head, ContrastiveHead) else head
         assert isinstance(centroid_head, CentroidHead)
         trained_on = np.concatenate([split.labelled, split.unlabelled])
         settings: ClusteringSettings = getattr(self.config, self.config.method)
         features = self.outputs(trained_on).features
-        found = self.world.from_first(
+        centroids = self.world.from_first(
             lambda: find_centroids(
                 features,
                 np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1),
@@ -105,18 +116,21 @@ class RunState:
                 str(self.compute.device),
             ).cpu()
         )
-        centroid_head.centroids.copy_(found)
+        centroid_head.centroids.copy_(centroids)
 
-    def save(self, folder: Path, prompt: PromptSettings) -> None:
-        """The model as it will be used: a projection that only trained is left out."""
-        config, head = self.config, self.model.head
-        known, blocks = self.data.split.n_known, config.backbone.trainable_blocks
-        card = ModelCard(self.names, known, prompt, config.views.crop_ratio, blocks)
-        self.model.head = head.classifier if isinstance(head, ContrastiveHead) else head
-        self.world.do_first(lambda: save_model(folder, self.model, card))
+    def drop_projection(self) -> None:
+        """Leave out the part of the head that only served training."""
+        if isinstance(self.model.head, ContrastiveHead):
+            self.model.head = self.model.head.classifier
+
+    def save(self, folder: Path) -> None:
+        """Save the model as it will be used: a projection that only served training is left out."""
+        head = self.model.head
+        self.drop_projection()
+        self.world.do_first(lambda: save_model(folder, self.model, self.card))
         self.model.head = head
 
     def load(self, folder: Path) -> None:
-        """A saved model in the place of this one; what this one saw is forgotten."""
+        """Replace the model by a saved one."""
         self.model = load_model(folder)[0].to(self.compute.device)
-        self.looker.forget()
+        self.features.forget()

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from sptnet.config import PromptSettings
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.scores import format_scores
 from sptnet.runtime.progress import Say
 from sptnet.training.batches import TrainingData
 from sptnet.training.checkpoint import Checkpoint, frozen_digest, save_checkpoint
+from sptnet.training.deadline import Ending
 from sptnet.training.run_state import RunState
 from sptnet.training.trainer import EpochReport, StageTrainer, check_frozen, epochs_with_bar
 
@@ -25,7 +25,6 @@ class Stage:
     def __init__(self, state: RunState, folder: RunFolder, number: int, tell_epoch: Say):
         self.state, self.folder, self.number, self.tell_epoch = state, folder, number, tell_epoch
         self.plan, self.selects = state.stages[number], state.config.training.select == "best-old-holdout"
-        self.prompt: PromptSettings
         self.best: tuple[float, int] | None = None
         """Accuracy on held-out images, and the epoch it was reached in, where the best epoch is looked for."""
         self.trained_parameters = 0
@@ -34,19 +33,19 @@ class Stage:
         state, folder, number = self.state, self.folder, self.number
         if number > 0 and checkpoint is not None:
             state.load(folder.model_of_stage(state.stages[number - 1].name))
-        self.prompt = state.attach_prompt(self.plan)
+        state.attach_prompt(self.plan)
         state.open_bank(folder.path)
         trainer = self._trainer()
         self.trained_parameters = sum(p.numel() for group in trainer.optimisers for p in state.model.group(group))
         frozen = frozen_digest(state.model, set(trainer.trained_names()))
-        state.looker.forget()
+        state.features.forget()
         if checkpoint is not None:
             check_frozen(checkpoint, frozen)
             trainer.restore(checkpoint)
             self.best = tuple(checkpoint.facts["best"]) if checkpoint.facts["best"] else None
         for report in epochs_with_bar(trainer, check_interrupt):
-            state.looker.forget()
-            line = self._line(report)
+            state.features.forget()
+            line = self._line(report, trainer.finished)
             self._keep_best(line)
             state.world.do_first(partial(self._keep, line, trainer.checkpoint(frozen=frozen, best=self.best)))
             self.tell_epoch(in_words(line, self.plan.epochs))
@@ -54,38 +53,38 @@ class Stage:
             state.load(self._best_folder)
         else:
             if state.is_last(number):
-                state.look_at_all()
+                state.compute_all_features()
             state.cluster()  # once more, for a run that was stopped just here
-        state.save(folder.model if state.is_last(number) else folder.model_of_stage(self.plan.name), self.prompt)
+        state.save(folder.model if state.is_last(number) else folder.model_of_stage(self.plan.name))
+        self._record(trainer.ending)
 
     def _trainer(self) -> StageTrainer:
         state, training = self.state, self.state.config.training
-        looker, backbone = state.looker, state.model.backbone
-        backbone.checkpointing = training.checkpointing
+        features = state.features
+        state.model.backbone.checkpointing = training.checkpointing
         return StageTrainer(
             state.model,
             self.plan,
-            TrainingData.of(state.data, looker.store, looker.maker),
+            TrainingData.of(state.images, features.store, features.maker),
             state.compute,
             stage=self.number,
             batch_size=training.batch_size,
             seed=state.config.seed,
-            workers=looker.workers,
+            workers=features.workers,
             bank=state.bank,
             world=state.world,
             accumulate=training.accumulate,
         )
 
-    def _line(self, report: EpochReport) -> dict[str, Any]:
+    def _line(self, report: EpochReport, last: bool) -> dict[str, Any]:
         """What is told and kept of an epoch: the trainer's report, and scores where they are due."""
-        state, split = self.state, self.state.data.split
+        state, split = self.state, self.state.images.split
         line: dict[str, Any] = {"stage": self.plan.name, "stage_number": self.number, **vars(report)}
-        last = report.epoch == self.plan.epochs
         scores_now = last or report.epoch % state.config.training.evaluate_every == 0
         if last and state.is_last(self.number) and not self.selects:
-            state.look_at_all()  # everything after the training goes by this one look
+            state.compute_all_features()  # all that follows the training needs them
         elif scores_now and state.method.clusters != "no":
-            state.looker.look_at_all(state.model, state.bank)  # for clustering and scores alike
+            state.features.compute_all(state.model, state.bank)  # for clustering and scores alike
         if scores_now or len(split.holdout):
             state.cluster()
         if scores_now:
@@ -105,7 +104,14 @@ class Stage:
         """Selection reads only labels the learner was given: accuracy on held-out images of known classes."""
         if self.selects and (self.best is None or line["old_holdout"] > self.best[0]):
             self.best = (line["old_holdout"], line["epoch"])
-            self.state.save(self._best_folder, self.prompt)
+            self.state.save(self._best_folder)
+
+    def _record(self, ending: Ending | None) -> None:
+        """Write the steps that a time limit allowed into the settings: with them the run can be repeated."""
+        if ending is not None and self.plan.limit.steps is None:
+            steps = {"max_steps": ending.steps, "anneal_steps": ending.steps - ending.anneal_from}
+            self.state.config = self.state.config.changed(**{self.plan.name: steps})
+            self.state.world.do_first(lambda: self.folder.write_config(self.state.config))
 
     @property
     def _best_folder(self) -> Path:

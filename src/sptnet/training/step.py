@@ -12,7 +12,7 @@ from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
-from sptnet.training.epoch_batches import Batch
+from sptnet.training.batches import Batch
 
 Projected = tuple[Float[Tensor, "2b bottleneck"], Float[Tensor, "2b k"]]
 """Projections and logits: view one of all images, then view two."""

@@ -19,9 +19,9 @@ from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.progress import bar
 from sptnet.training.accumulate import InParts
-from sptnet.training.batches import StageBatches, TrainingData
+from sptnet.training.batches import Batch, EpochBatches, StageBatches, TrainingData
 from sptnet.training.checkpoint import Checkpoint
-from sptnet.training.epoch_batches import Batch, EpochBatches
+from sptnet.training.deadline import Deadline, Ending
 from sptnet.training.loader import EpochLoader
 from sptnet.training.sampler import n_batches
 from sptnet.training.step import loss_of, step_loss
@@ -91,7 +91,11 @@ class StageTrainer:
                     fused=True,  # weights, gradients and momentum pass through memory once, not one by one
                 )
         self.scalers = {group: compute.scaler() for group in self.optimisers}
-        self.epoch = 0
+        self.epoch = self.steps_done = 0
+        limit = plan.limit
+        self.ending = None if limit.steps is None else Ending(max(0, limit.steps - limit.anneal_steps), limit.steps)
+        timed = limit.minutes is not None and self.ending is None
+        self.deadline = Deadline(60 * limit.minutes) if limit.minutes is not None and timed else None
         self._loader: EpochLoader | None = None
 
     def stage_batches(self) -> StageBatches:
@@ -113,9 +117,19 @@ class StageTrainer:
     def epoch_batches(self, epoch: int) -> EpochBatches:
         return self.stage_batches().of_epoch(epoch)
 
+    @property
+    def planned_steps(self) -> int:
+        """All steps of the schedule."""
+        return self.plan.epochs * self.batches
+
+    @property
+    def finished(self) -> bool:
+        """True after the last epoch, or after the last step of a stage that ends early."""
+        return self.epoch >= self.plan.epochs or (self.ending is not None and self.steps_done >= self.ending.steps)
+
     @memory_kept()
     def run_epoch(self, on_step: Callable[[int, int], None] = lambda done, total: None) -> EpochReport:
-        """Trains the next epoch and counts it."""
+        """Train the next epoch, or what is left of the stage if it ends in it."""
         self.model.train()
         report = EpochReport(self.epoch + 1)
         start = asked = time.perf_counter()
@@ -129,9 +143,13 @@ class StageTrainer:
             report.add(phase, parts)
             on_step(number + 1, self.batches)
             asked = time.perf_counter()
+            self._check_time()
+            if self.ending is not None and self.steps_done >= self.ending.steps:
+                self._loader.close()
+                break
         report.learning_rates = {group: opt.param_groups[0]["lr"] for group, opt in self.optimisers.items()}
         report.seconds = time.perf_counter() - start
-        report.images_per_second = self.batches * self.batch_size / report.seconds
+        report.images_per_second = sum(report.steps.values()) * self.batch_size / report.seconds
         report.waiting = waited / report.seconds
         self.epoch += 1
         return report
@@ -155,7 +173,14 @@ class StageTrainer:
         for group in sorted(phase.trains):
             scaler.step(self.optimisers[group])
         scaler.update()
+        self.steps_done += 1
         return parts
+
+    def _check_time(self) -> None:
+        """With a time limit: decide, when it comes near, after which step the stage ends. Rank 0 decides for all."""
+        if self.deadline is not None and self.ending is None:
+            deadline, done = self.deadline, self.steps_done
+            self.ending = self.world.from_first(lambda: deadline.after_step(done, self.planned_steps))
 
     def _loss(self, batch: Batch, phase: Phase) -> tuple[Loss, Callable[[], None]]:
         """The loss of the batch, and what is left to do when it has gone back: nothing, if it is not in parts."""
@@ -166,9 +191,9 @@ class StageTrainer:
         return loss_of(parts.outputs, batch, plan, self.epoch, world), parts.go_back
 
     def set_learning_rates(self, step: int) -> None:
-        plan = self.plan
+        plan, annealed = self.plan, 1.0 if self.ending is None else self.ending.factor(step)
         for group, optimiser in self.optimisers.items():
-            rate = plan.optimisers[group].learning_rate(self.epoch, step, plan.epochs, plan.epochs * self.batches)
+            rate = plan.optimisers[group].learning_rate(self.epoch, step, plan.epochs, self.planned_steps) * annealed
             for parameters in optimiser.param_groups:
                 parameters["lr"] = rate
 
@@ -195,10 +220,20 @@ class StageTrainer:
             if momentum is not None:
                 tensors[f"momentum.{name}"] = momentum
         facts["scalers"] = {group: scaler.state_dict() for group, scaler in self.scalers.items()}
+        if self.ending is not None:
+            facts["ending"] = [self.ending.anneal_from, self.ending.steps]
+        if self.deadline is not None:
+            facts["seconds"] = self.deadline.used
         return Checkpoint(self.stage, self.epoch, tensors, facts)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         self.epoch = checkpoint.epoch
+        self.steps_done = self.epoch * self.batches
+        if "ending" in checkpoint.facts:
+            self.ending = Ending(*checkpoint.facts["ending"])
+            self.steps_done = min(self.steps_done, self.ending.steps)
+        elif self.deadline is not None:
+            self.deadline = Deadline(self.deadline.seconds, checkpoint.facts.get("seconds", 0.0))
         parameters = dict(self.model.named_parameters())
         with torch.no_grad():
             for name in self.trained_names():
@@ -226,7 +261,7 @@ def epochs_with_bar(trainer: StageTrainer, check_interrupt: Callable[[], None]) 
             update(trainer.epoch + done / total)
             check_interrupt()
 
-        while trainer.epoch < trainer.plan.epochs:
+        while not trainer.finished:
             if report is not None:
                 yield report
             report = trainer.run_epoch(on_step)

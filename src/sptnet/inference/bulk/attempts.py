@@ -12,7 +12,7 @@ from sptnet.data.image_file import UnreadableImage
 from sptnet.data.loader import let_hang_up, n_workers
 from sptnet.data.store import ImageStore
 from sptnet.data.views import CentreViews, ViewMaker
-from sptnet.inference.outputs import Outputs, run_model
+from sptnet.inference.features import Outputs, compute_outputs
 from sptnet.inference.predictor import Predictor
 
 
@@ -59,6 +59,6 @@ def attempt(predictor: Predictor, files: Sequence[Path]) -> Iterator[Attempt]:
         batch = files[number * size : number * size + len(found)]
         readable = [(file, view) for file, view in zip(batch, found, strict=True) if isinstance(view, Tensor)]
         normal = [maker.normalise(torch.stack([view for _, view in readable]))] if readable else []
-        outputs = run_model(predictor.folded, normal, predictor.compute)
+        outputs = compute_outputs(predictor.folded, normal, predictor.compute)
         problems = [view for view in found if isinstance(view, UnreadableImage)]
         yield Attempt(len(found), [file for file, _ in readable], outputs, problems)

@@ -14,7 +14,7 @@ from sptnet.data.image_file import UnreadableImage
 from sptnet.data.readable import too_many_unreadable
 from sptnet.errors import Failure
 from sptnet.inference.bulk.attempts import attempt
-from sptnet.inference.outputs import Outputs
+from sptnet.inference.features import Outputs
 from sptnet.inference.predictor import Predictor
 from sptnet.results.edits.names import EditedNames
 from sptnet.results.predictions import COLUMNS, prediction_rows, write_features

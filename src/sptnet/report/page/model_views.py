@@ -9,7 +9,8 @@ from typing import Any
 from sptnet.data.image_file import ImageSource, UnreadableImage, read_image
 from sptnet.errors import Failure
 from sptnet.inference.attention import last_block_attention
-from sptnet.model.model_folder import load_model
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.model_folder import ModelCard, load_model
 from sptnet.report.page.attention_data import gaze_data
 from sptnet.report.page.thumbnails import as_uri
 from sptnet.report.prompt_pictures import prompt_pictures
@@ -27,14 +28,22 @@ class ModelViews:
     gaze: tuple[dict[str, Any], ...] = ()
 
 
-def model_views(
-    run: Path, result: RunResult, categories: Sequence[Category], sources: Sequence[ImageSource | None]
-) -> ModelViews:
-    """Pictures of the prompts and the attention for up to four images, with prompts and without."""
+LoadedModel = tuple[GcdModel, ModelCard]
+
+
+def load_for_pictures(run: Path) -> LoadedModel:
+    """Load the model of a run; a damaged one is refused with a way to do without."""
     try:
-        model, card = load_model(run)
+        return load_model(run)
     except Failure as error:
         raise Failure(f"{error} To write the page without pictures of the model, add --no-model-pictures.") from error
+
+
+def model_views(
+    loaded: LoadedModel, result: RunResult, categories: Sequence[Category], sources: Sequence[ImageSource | None]
+) -> ModelViews:
+    """Pictures of the prompts and the attention for up to four images, with prompts and without."""
+    model, card = loaded
     prompts = tuple((picture.title, as_uri(picture.png, "png")) for picture in prompt_pictures(model))
     images = sample_images(result, categories, sources)
     if not images:

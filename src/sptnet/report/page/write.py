@@ -1,5 +1,6 @@
 """From a finished run to its page."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,15 @@ from sptnet.report.page.curves import count_chart, training_charts
 from sptnet.report.page.embedding import image_map
 from sptnet.report.page.facts import edit_command, run_facts
 from sptnet.report.page.image_sources import image_sources
-from sptnet.report.page.model_views import ModelViews, model_views
+from sptnet.report.page.model_views import LoadedModel, ModelViews, load_for_pictures, model_views
 from sptnet.report.page.overview import summary
 from sptnet.report.page.render import render
 from sptnet.report.page.shown_images import pictured_images
 from sptnet.report.page.thumbnails import thumbnails
-from sptnet.results.categories import describe_categories
+from sptnet.results.categories import Category, describe_categories
 from sptnet.results.edits.log import current, in_force, read_edits
 from sptnet.results.run_folder import RunFolder
+from sptnet.results.run_result import RunResult
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.progress import Say, bar, say
 
@@ -27,32 +29,54 @@ LEAST_FOR_PICTURES = 1_000_000
 GENERATOR = "sptnet report"
 
 
-def write_report(run: str | Path, out: str | Path | None = None, tell: Say = say, model_pictures: bool = True) -> Path:
-    """Writes the page of a finished run, as edited, and returns its path: RUN/report.html if no other is given.
+@dataclass(frozen=True, eq=False)
+class Report:
+    """A finished run as edited, its categories, and its page if one was written."""
 
-    Without `model_pictures` the model is not loaded, and prompts and attention are left out.
+    result: RunResult
+    categories: list[Category]
+    page: Path | None = None
+
+
+def read_for_report(run: str | Path) -> Report:
+    """Read a finished run without writing a page."""
+    result = current(run)
+    return Report(result, describe_categories(result))
+
+
+def write_report(
+    run: str | Path,
+    out: str | Path | None = None,
+    tell: Say = say,
+    model_pictures: bool = True,
+    model: LoadedModel | None = None,
+) -> Report:
+    """Write the page of a finished run, as edited: RUN/report.html if no other is given.
+
+    The model of the run is loaded unless it is given. Without `model_pictures` it is not needed, and prompts and
+    attention are left out.
     """
     folder = RunFolder(run)
     target = _target(folder, out)
-    config, found = folder.config(), current(run)
-    categories = describe_categories(found)
-    sources = image_sources(found, config.data, tell)
+    config, read = folder.config(), read_for_report(run)
+    result, categories = read.result, read.categories
+    sources = image_sources(result, config.data, tell)
     views = ModelViews()
     if model_pictures:
         tell("looking at the model")
-        views = model_views(folder.path, found, categories, sources)
+        views = model_views(model or load_for_pictures(folder.path), result, categories, sources)
     tell("drawing the map")
-    on_map = image_map(found)
-    table = confusion(found)
+    on_map = image_map(result)
+    table = confusion(result)
     also = {*on_map.images.tolist(), *(table.images() if table else ()), *(entry["image"] for entry in views.gaze)}
-    images = pictured_images(found, categories, also)
+    images = pictured_images(result, categories, also)
     number = {image: i for i, image in enumerate(images)}
-    data = page_data(found, categories, images, on_map)
+    data = page_data(result, categories, images, on_map)
     facts = folder.facts()
     content: dict[str, Any] = {
         "generator": GENERATOR,
         "name": facts.get("data", {}).get("name") or folder.path.absolute().name,
-        "summary": summary(found, categories),
+        "summary": summary(result, categories),
         "n_images": sum(category.size for category in categories),
         "n_pictured": len(images),
         "n_on_map": len(on_map.images),
@@ -62,8 +86,8 @@ def write_report(run: str | Path, out: str | Path | None = None, tell: Say = say
         "scores": facts.get("scores", {}).get("unlabelled"),
         "confusion": table,
         "number": number,
-        "place": {found.names.index(entry["name"]): i for i, entry in enumerate(data["categories"])},
-        "names": found.names,
+        "place": {result.names.index(entry["name"]): i for i, entry in enumerate(data["categories"])},
+        "names": result.names,
         "n_edits": len(in_force(read_edits(run))),
         "prompts": views.prompts,
         "facts": run_facts(folder.path, config, facts),
@@ -77,7 +101,7 @@ def write_report(run: str | Path, out: str | Path | None = None, tell: Say = say
     n_missing = sum(picture is None for picture in pictures)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_text_atomically(target, render(**content, pictures=pictures, n_missing=n_missing))
-    return target
+    return replace(read, page=target)
 
 
 def _target(folder: RunFolder, out: str | Path | None) -> Path:
