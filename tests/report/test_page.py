@@ -33,7 +33,7 @@ from sptnet.report.page.overview import display_order, member_order, summary
 from sptnet.report.page.render import policy, render, safe_json, script_text
 from sptnet.report.page.shown_images import ALL_UP_TO, CHOSEN, pictured_images
 from sptnet.report.page.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
-from sptnet.report.page.write import BUDGET, write_report
+from sptnet.report.page.write import BUDGET, read_for_report, write_report
 from sptnet.results.categories import Category, describe_categories
 from sptnet.results.edits.log import Drop, Rename, add_edits
 from sptnet.results.run_folder import RunFolder
@@ -545,7 +545,7 @@ def test_a_page_holds_the_run_as_edited(tmp_path: Path) -> None:
     (tmp_path / "data" / "test" / "e.png").parent.mkdir(parents=True, exist_ok=True)
     add_edits(run, [Rename("new-1", "otter"), Drop(("cat/a.png",))])
     told: list[str] = []
-    page = write_report(run, tell=told.append, model_pictures=False)
+    page = write_report(run, tell=told.append, model_pictures=False).page
     text = page.read_text(encoding="utf-8")
     assert page == run / "report.html"
     assert told == ["drawing the map"]
@@ -558,13 +558,13 @@ def test_a_page_holds_the_run_as_edited(tmp_path: Path) -> None:
     assert [picture is None for picture in pictures] == [False] * 6 + [True]
     assert "1 picture is missing: the image is not where it was, or cannot be read." in text
     assert "https://" not in text.replace("https://www.w3.org", "")
-    assert write_report(run, tell=quiet, model_pictures=False).read_text(encoding="utf-8") == text
+    assert write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8") == text
 
 
 def test_a_run_without_its_images_has_a_page_without_pictures(tmp_path: Path) -> None:
     run = make_run(tmp_path, files=False)
     told: list[str] = []
-    text = write_report(run, tell=told.append, model_pictures=False).read_text(encoding="utf-8")
+    text = write_report(run, tell=told.append, model_pictures=False).page.read_text(encoding="utf-8")
     assert told[0] == (
         f"the page comes without pictures: there is no folder {tmp_path / 'data'}. Give a folder that holds images."
     )
@@ -577,12 +577,12 @@ def test_digits_have_pictures_though_they_have_no_files(tmp_path: Path) -> None:
     run = make_run(tmp_path, found, source="digits")
     sources = image_sources(found, RunFolder(run).config().data, quiet)
     assert all(isinstance(source, np.ndarray) for source in sources)
-    text = write_report(run, tell=quiet, model_pictures=False).read_text(encoding="utf-8")
+    text = write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8")
     assert None not in page_json(text, "pictures")
 
 
 def test_hostile_names_stay_texts_and_edits_can_name_them(tmp_path: Path) -> None:
-    text = write_report(hostile_run(tmp_path), tell=quiet).read_text(encoding="utf-8")
+    text = write_report(hostile_run(tmp_path), tell=quiet).page.read_text(encoding="utf-8")
     data = page_json(text, "data")
     assert set(HOSTILE) <= set(data["images"]["id"])
     assert {entry["name"] for entry in data["categories"]} == set(hostile_result().names)
@@ -604,7 +604,7 @@ def test_a_page_stays_within_its_budget(tmp_path: Path, monkeypatch: pytest.Monk
     found = replace(many_found(200), ids=tuple(f"{i:04d}" + 120 * "漢" for i in range(200)))
     run = make_run(tmp_path, found, source="digits")
     monkeypatch.setattr("sptnet.report.page.write.image_sources", lambda *_: pictures)
-    page = write_report(run, tell=quiet, model_pictures=False)
+    page = write_report(run, tell=quiet, model_pictures=False).page
     assert 0.6 * 700_000 < page.stat().st_size <= 700_000
     assert BUDGET == 15_000_000
 
@@ -616,7 +616,7 @@ def test_a_large_run_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest
     run = make_run(tmp_path, found, source="digits")
     monkeypatch.setattr("sptnet.report.page.write.image_sources", lambda *_: [np.zeros((8, 8), np.uint8)] * 60)
     monkeypatch.setattr("sptnet.report.page.write.image_map", lambda found: image_map(found, 12))
-    text = write_report(run, tell=quiet, model_pictures=False).read_text(encoding="utf-8")
+    text = write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8")
     data = page_json(text, "data")
     n = len(data["images"]["id"])
     assert 12 <= n <= 20
@@ -636,7 +636,7 @@ def test_a_page_replaces_only_a_page(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     other = tmp_path / "pages" / "pets.html"
     for _ in range(2):
-        assert write_report(run, other, tell=quiet, model_pictures=False) == other
+        assert write_report(run, other, tell=quiet, model_pictures=False).page == other
     (tmp_path / "mine.html").write_text("<p>mine</p>")
     text, mine = tmp_path / "a.png", tmp_path / "mine.html"
     for out, words in {
@@ -671,3 +671,11 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     line = f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB)\n"
     assert said == f"{line}{line}no browser was found. Open the page by hand.\n"
     assert shown == [page.as_uri()] * 2
+
+
+def test_what_was_read_for_the_page_is_handed_on(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    read, written = read_for_report(run), write_report(run, tell=quiet, model_pictures=False)
+    assert read.page is None and written.page == run / "report.html"
+    assert read.categories == written.categories == describe_categories(written.result)
+    assert [category.name for category in written.categories] == list(written.result.names)

@@ -94,7 +94,7 @@ def opened(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page
     try:
         resize(browser, 1280)
         prefer(browser, "light")
-        yield Page(browser, write_report(run, tell=lambda message: None), downloads)
+        yield Page(browser, write_report(run, tell=lambda message: None).page, downloads)
     finally:
         browser.quit()
 
