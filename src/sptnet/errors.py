@@ -7,6 +7,8 @@ class SptnetError(Exception):
     exit_code = 1
     said_elsewhere = False
     """Whether another process of the job prints it."""
+    shown: str | None = None
+    """The message with flags in the place of parameters, once the command line has put them there."""
 
 
 class Misuse(SptnetError, ValueError):

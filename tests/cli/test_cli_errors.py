@@ -378,7 +378,7 @@ def test_an_output_folder_with_other_files_is_left_alone(tmp_path: Path, train: 
     out = tmp_path / "papers"
     out.mkdir()
     (out / "thesis.txt").write_text("years of work", encoding="utf-8")
-    refused(train(out=out), "is not empty", "--out")
+    refused(train(out=out), "other files than a run", "--out")
     refused(train("--overwrite", out=out), "other files than a run", "never deletes")
     file = tmp_path / "file"
     file.write_text("x", encoding="utf-8")

@@ -96,7 +96,7 @@ def test_the_split_is_written_once(call: Call, small_cub: Callable[..., Path], t
     assert [len(content[part]) for part in ("labelled", "unlabelled", "test")] == [4, 12, 8]
     again = call(*words)
     assert again.code == 2
-    assert again.err == f"error: {tmp_path / 'split.json'} exists already. Give another file with --split-out.\n"
+    assert again.err == f"error: {tmp_path / 'split.json'} exists already. Give another --split-out.\n"
 
 
 def test_all_data_sets_are_listed(call: Call) -> None:

@@ -434,7 +434,7 @@ def test_the_verb_prints_a_number_a_table_and_a_plot(call: Call, words: list[obj
     assert last[2] == f"plot: {plot}"
     assert plot.read_bytes().startswith(b"\x89PNG")
     again = call(*words, "--plot", plot)
-    assert again[0] == 2 and f"{plot} exists already. Give another file with --plot." in again[2]
+    assert again[0] == 2 and f"{plot} exists already. Give another --plot." in again[2]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -289,7 +289,7 @@ def test_the_verb_writes_a_model_and_says_so(
     to.write_text("old")
     with pytest.raises(Misuse) as error:
         export(run, to, "torch")
-    assert str(error.value) == f"{to} exists already. Replace it with --overwrite, or give another --to."
+    assert str(error.value) == f"{to} exists already. Replace it with `overwrite=True`, or give another `to`."
     assert to.read_text() == "old"
     export(run / "model", to, "torch", overwrite=True)
     assert to.read_text() == "program"
@@ -299,8 +299,8 @@ def test_the_verb_writes_a_model_and_says_so(
 @pytest.mark.parametrize(
     ("to", "form", "message"),
     [
-        ("run/model.pt2", "torch", "{to} lies inside the run {run}. Give a place outside it with --to."),
-        ("", "torch", "{to} is a folder, but torch is one file. Give a file with --to."),
+        ("run/model.pt2", "torch", "{to} lies inside the run {run}. Give a place outside it with `to`."),
+        ("", "torch", "{to} is a folder, not a file. Give a file with `to`."),
         ("m.xml", "xml", "there is no model as xml. Choose from: torch, onnx."),
     ],
     ids=["inside", "folder", "form"],

@@ -233,17 +233,17 @@ def test_only_a_model_is_replaced_and_only_when_asked(saved: Path, tmp_path: Pat
     check_replaceable(tmp_path / "empty", overwrite=False)
     with pytest.raises(Misuse) as refused:
         check_replaceable(saved, overwrite=False)
-    assert str(refused.value) == f"{saved} exists already. Replace it with --overwrite, or give another --out."
+    assert str(refused.value) == f"{saved} is not empty. Replace it with `overwrite=True`, or give another `out`."
     (saved / "thesis.txt").write_text("x", encoding="utf-8")
     for overwrite in (False, True):
         with pytest.raises(Misuse) as refused:
             check_replaceable(saved, overwrite)
         assert str(refused.value) == (
             f"{saved} holds other files than a model, such as thesis.txt, which sptnet never deletes. "
-            "Give another --out."
+            "Give another `out`."
         )
     with pytest.raises(Misuse) as refused:
         check_replaceable(saved / "thesis.txt", overwrite=True)
     assert str(refused.value) == (
-        f"{saved / 'thesis.txt'} is a file. Give a folder that does not exist yet with --out."
+        f"{saved / 'thesis.txt'} is a file or a link. Give a folder that does not exist yet with `out`."
     )

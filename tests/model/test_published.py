@@ -517,7 +517,7 @@ def test_a_model_in_the_way_is_replaced_only_when_asked(checkpoint: Path, tmp_pa
     answer = call("import", checkpoint, "--out", out, "--known", 2)
     assert (answer.code, answer.err) == (
         2,
-        f"error: {out} exists already. Replace it with --overwrite, or give another --out.\n",
+        f"error: {out} is not empty. Replace it with --overwrite, or give another --out.\n",
     )
     assert load_model(out)[1].n_known == 0
     assert call("import", checkpoint, "--out", out, "--known", 2, "--overwrite").code == 0

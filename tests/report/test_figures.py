@@ -590,15 +590,15 @@ def test_impossible_wishes(wishes: Wishes, message: str, pair: list[Path], tmp_p
 def test_nothing_of_the_users_is_in_the_way(pair: list[Path], tmp_path: Path, cpu: Compute) -> None:
     prompts = Wishes(only=["prompts"])
     (tmp_path / "file").touch()
-    with pytest.raises(Misuse, match=r"file is a file\. Give a folder with --out\."):
+    with pytest.raises(Misuse, match=r"file is a file\. Give a folder with `out`\."):
         write_figures(pair, tmp_path / "file", prompts, cpu)
     with pytest.raises(
-        Misuse, match=r"lies in the run .*sptnet, which keeps only its own files\. Give another --out\."
+        Misuse, match=r"lies inside the run .*sptnet\. Give a place outside it with `out`\."
     ):
         write_figures(pair, pair[1] / "figures", prompts, cpu)
     (tmp_path / "prompts.pdf").write_text("mine")
     with pytest.raises(
-        Misuse, match=r"prompts\.pdf exists already\. Replace it with --overwrite, or give another --out"
+        Misuse, match=r"prompts\.pdf exists already\. Replace it with `overwrite=True`, or give another `out`"
     ):
         write_figures(pair, tmp_path, prompts, cpu)
     assert (tmp_path / "prompts.pdf").read_text() == "mine"

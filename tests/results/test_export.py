@@ -272,7 +272,7 @@ def test_a_file_in_the_way(run: Path, tmp_path: Path, form: str) -> None:
     out.write_text("mine", encoding="utf-8")
     with pytest.raises(Misuse) as error:
         export_run(run, out, form)
-    assert str(error.value) == f"{out} exists already. Replace it with --overwrite, or give another --to."
+    assert str(error.value) == f"{out} exists already. Replace it with `overwrite=True`, or give another `to`."
     assert out.read_text(encoding="utf-8") == "mine"
     export_run(run, out, form, overwrite=True)
     assert out.read_text(encoding="utf-8") != "mine"
@@ -283,7 +283,7 @@ def test_a_folder_where_a_file_should_be(run: Path, tmp_path: Path, overwrite: b
     (tmp_path / "out").mkdir()
     with pytest.raises(Misuse) as error:
         export_run(run, tmp_path / "out", "csv", overwrite)
-    assert str(error.value) == f"{tmp_path / 'out'} is a folder, but csv is one file. Give a file with --to."
+    assert str(error.value) == f"{tmp_path / 'out'} is a folder, not a file. Give a file with `to`."
 
 
 @pytest.mark.parametrize("make", [Path.touch, lambda out: out.symlink_to(out.parent / "data")])
@@ -296,18 +296,18 @@ def test_a_file_or_link_where_a_folder_should_be(run: Path, tmp_path: Path, make
     if out.is_symlink():
         assert (
             str(error.value)
-            == f"{out} lies inside the data folder {tmp_path / 'data'}. Give a place outside it with --to."
+            == f"{out} lies inside the data folder {tmp_path / 'data'}. Give a place outside it with `to`."
         )
     else:
         assert str(error.value) == (
-            f"{out} is a file or a link, not a folder. Give a folder that does not exist yet with --to."
+            f"{out} is a file or a link. Give a folder that does not exist yet with `to`."
         )
     assert tree(tmp_path) == before
 
 
 def test_a_link_to_nowhere_in_the_way(run: Path, tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(Misuse, match=r"out is a file or a link, not a folder"):
+    with pytest.raises(Misuse, match=r"out is a file or a link"):
         export_run(run, tmp_path / "out", "copies")
 
 
@@ -324,7 +324,7 @@ def test_an_export_is_replaced_only_when_asked(run: Path, tmp_path: Path, first:
     before = tree(out)
     with pytest.raises(Misuse) as error:
         export_run(run, out, "copies")
-    assert str(error.value) == f"{out} is not empty. Replace it with --overwrite, or give another --to."
+    assert str(error.value) == f"{out} is not empty. Replace it with `overwrite=True`, or give another `to`."
     assert tree(out) == before
     add_edits(run, [Rename("dog", "wolf")])
     export_run(run, out, "copies", overwrite=True)
@@ -342,7 +342,7 @@ def test_strange_files_are_never_deleted(run: Path, tmp_path: Path, stranger: st
     with pytest.raises(Misuse) as error:
         export_run(run, out, "copies", overwrite)
     assert str(error.value) == (
-        f"{out} holds other files than an export, such as {stranger}, which sptnet never deletes. Give another --to."
+        f"{out} holds other files than an export, such as {stranger}, which sptnet never deletes. Give another `to`."
     )
     assert tree(out) == before
 
@@ -405,7 +405,7 @@ def test_nothing_is_written_among_the_originals(run: Path, tmp_path: Path, place
     for out in (tmp_path / place, tmp_path / place / "out"):
         with pytest.raises(Misuse) as error:
             export_run(run, out, form, overwrite=True)
-        assert str(error.value) == f"{out} lies inside {what} {tmp_path / place}. Give a place outside it with --to."
+        assert str(error.value) == f"{out} lies inside {what} {tmp_path / place}. Give a place outside it with `to`."
     assert tree(tmp_path) == before
 
 

@@ -71,7 +71,7 @@ def main() -> None:
         sys.exit(stop.exit_code)
     except SptnetError as error:
         if tells(error):
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {error.shown or error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)

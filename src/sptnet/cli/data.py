@@ -30,12 +30,13 @@ def data(
     from sptnet.data.benchmarks.counts import count_rows, expectations, refuse_differences
     from sptnet.data.split import make_split, write_split
     from sptnet.errors import Misuse
+    from sptnet.runtime.files import check_new_file
 
     if name is None:
         list_benchmarks()
         return
-    if split_out is not None and split_out.exists():
-        raise Misuse(f"{split_out} exists already. Give another file with --split-out.")
+    if split_out is not None:
+        check_new_file(split_out, "split_out")
     benchmark = None if name in OWN else find_benchmark(name, others=OWN)
     if name != "domains" and (labelled_domain or unlabelled_domain):
         raise Misuse(f"{name} takes no domains. Leave --labelled-domain and --unlabelled-domain out.")

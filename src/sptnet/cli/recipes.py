@@ -55,10 +55,9 @@ def show(
 def copy(name: NAME, file: Annotated[Path, typer.Argument(help="Where to write it.")]) -> None:
     """Copy a recipe to a file of your own, to change it."""
     from sptnet.config.recipes import recipe_text
-    from sptnet.errors import Misuse
+    from sptnet.runtime.files import check_new_file
 
-    if file.exists():
-        raise Misuse(f"{file} exists already. Give another name.")
+    check_new_file(file, "file")
     text = recipe_text(name)
     file.write_text(text, encoding="utf-8")
     print(f"wrote {file}; use it with: sptnet train {file} --data DIR --out RUN")

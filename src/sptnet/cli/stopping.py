@@ -8,6 +8,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from sptnet.cli.flags import flags_of, with_flags
 from sptnet.errors import SptnetError
 
 
@@ -21,13 +22,18 @@ class Stopped(SptnetError):
 
 
 class Verbs(TyperGroup):
-    """The verbs; typer itself would end without a word."""
+    """The commands. Ctrl-C ends one with a message, and library errors name its flags."""
 
     def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
             raise Stopped(*interrupt.args) from None
+        except SptnetError as error:
+            command = self.commands.get(ctx.invoked_subcommand or "")
+            error.shown = with_flags(str(error), flags_of(command)) if command is not None else str(error)
+            raise
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import load_data
-from sptnet.errors import Misuse
 from sptnet.results.run_folder import RunFolder
+from sptnet.runtime.files import check_new_folder
 from sptnet.runtime.progress import Say
 from sptnet.training.experiment import Experiment
 
@@ -30,8 +30,7 @@ class DemoRow:
 
 def run_demo(out: Path, seed: int, overwrite: bool, tell: Say) -> Iterator[DemoRow]:
     """Yields each method's row as soon as it is known; leaves a run directory for each that trains."""
-    if not overwrite and out.is_dir() and any(out.iterdir()):
-        raise Misuse(f"{out} is not empty. Replace the runs in it with --overwrite, or give another --out.")
+    check_new_folder(out, "the runs of a demo", [], overwrite=overwrite)
     config = load_recipe("digits", {"seed": seed})
     data = load_data(config.data, tell)
     for name, method in BASELINES.items():

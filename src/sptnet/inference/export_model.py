@@ -22,7 +22,7 @@ from sptnet.model.folding import fold_prompt
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model
 from sptnet.results.edits.names import EditedNames, names_for
-from sptnet.runtime.files import write_atomically
+from sptnet.runtime.files import check_new_file, check_outside, write_atomically
 
 MODEL_FORMS = ("torch", "onnx")
 FACTS = "sptnet.json"
@@ -49,7 +49,7 @@ def export_model(run: str | Path, to: str | Path, form: str, overwrite: bool = F
     if form not in writers:
         raise Misuse(f"there is no model as {form}. Choose from: {', '.join(MODEL_FORMS)}.")
     target = Path(to)
-    _check_target(target, Path(run), form, overwrite)
+    _check_target(target, Path(run), overwrite)
     if form == "onnx":
         _check_onnx_is_here()
     model, card = load_model(run)
@@ -118,13 +118,9 @@ def write_onnx(program: ExportedProgram, facts: str, path: Path) -> None:
     onnx.save(path, external_data=False)
 
 
-def _check_target(target: Path, run: Path, form: str, overwrite: bool) -> None:
-    if target.resolve().is_relative_to(run.resolve()):
-        raise Misuse(f"{target} lies inside the run {run}. Give a place outside it with --to.")
-    if target.is_dir():
-        raise Misuse(f"{target} is a folder, but {form} is one file. Give a file with --to.")
-    if target.exists() and not overwrite:
-        raise Misuse(f"{target} exists already. Replace it with --overwrite, or give another --to.")
+def _check_target(target: Path, run: Path, overwrite: bool) -> None:
+    check_outside(target, "to", {"the run": run})
+    check_new_file(target, "to", overwrite)
 
 
 def _check_onnx_is_here() -> None:

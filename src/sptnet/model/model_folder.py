@@ -16,8 +16,7 @@ from sptnet.head import CentroidHead, ContrastiveHead, Head, PrototypeHead
 from sptnet.model.backbone import build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.digest import digest
-from sptnet.runtime.files import write_atomically
-from sptnet.runtime.text import printable
+from sptnet.runtime.files import check_new_folder, write_atomically
 
 FORMAT = 1
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
@@ -35,18 +34,10 @@ class ModelCard:
 
 
 def check_replaceable(folder: Path, overwrite: bool) -> None:
-    """A model may take the place of a model when asked, and of nothing else."""
-    if folder.is_file():
-        raise Misuse(f"{folder} is a file. Give a folder that does not exist yet with --out.")
-    found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    strangers = [name for name in found if name not in (WEIGHTS, DESCRIPTION)]
-    if strangers:
-        raise Misuse(
-            f"{folder} holds other files than a model, such as {printable(strangers[0])}, which sptnet never deletes. "
-            "Give another --out."
-        )
-    if found and not overwrite:
-        raise Misuse(f"{folder} exists already. Replace it with --overwrite, or give another --out.")
+    """Refuse to replace anything but a model, and that only when asked."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    strangers = [name for name in names if name not in (WEIGHTS, DESCRIPTION)]
+    check_new_folder(folder, "a model", strangers, overwrite=overwrite)
 
 
 def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from sptnet.config import Config
 from sptnet.config.recipes import read_config, to_toml
 from sptnet.errors import Failure, Misuse
-from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.files import check_new_folder, check_outside, write_text_atomically
 
 OWN = (
     *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*", "estimate.json*"),
@@ -55,29 +55,15 @@ class RunFolder:
 
     def check_place(self, data_folder: str | None) -> None:
         """Refuse a place among the images that the run reads."""
-        if data_folder and self.path.resolve().is_relative_to(Path(data_folder).resolve()):
-            raise Misuse(
-                f"the run {self.path} would lie among the images it reads. Give an --out outside the data folder."
-            )
+        check_outside(self.path, "out", {"the data folder": data_folder})
 
     def check_new(self, overwrite: bool = False) -> None:
         """Refuse a place where no new run may be written; only a run may be replaced, and only when asked."""
-        if self.path.is_file():
-            raise Misuse(f"{self.path} is a file. Give a folder that does not exist yet with --out.")
-        if not self.path.is_dir() or not any(self.path.iterdir()):
-            return
-        strangers = sorted(p.name for p in self.path.iterdir() if not any(p.match(own) for own in OWN))
-        if not self.is_run or strangers:
-            example = f", such as {strangers[0]}" if strangers else ""
-            raise Misuse(
-                f"{self.path} is not empty: it holds other files than a run{example}, which sptnet never deletes. "
-                "Give another --out."
-            )
-        if not overwrite:
-            raise Misuse(
-                f"{self.path} is not empty. Go on with --resume, replace it with --overwrite, or give another --out."
-            )
-        self.config()  # a config.toml of something else is not for us to delete
+        inside = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        strangers = [p.name for p in inside if not self.is_run or not any(p.match(own) for own in OWN)]
+        check_new_folder(self.path, "a run", strangers, overwrite=overwrite, resume="Go on with `resume=True`, ")
+        if inside:
+            self.config()  # a config.toml of something else is not for us to delete
 
     def create(self, config: Config, overwrite: bool = False, files: Mapping[str, str] | None = None) -> None:
         """Begin a new run; `files` are texts that belong to it from the beginning, by name."""

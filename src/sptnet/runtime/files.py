@@ -1,9 +1,12 @@
-"""Writing files whole or not at all."""
+"""Writing files whole or not at all, and only where they may be written."""
 
 import csv
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+
+from sptnet.errors import Misuse
+from sptnet.runtime.text import printable
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -34,3 +37,41 @@ def write_csv_atomically(
             table.writerows(rows)
 
     write_atomically(path, write)
+
+
+def check_outside(path: Path, parameter: str, places: Mapping[str, str | Path | None]) -> None:
+    """Refuse to write inside folders that are read or belong to something else; `places` has them by description."""
+    for what, place in places.items():
+        if place is not None and path.resolve().is_relative_to(Path(place).resolve()):
+            raise Misuse(f"{path} lies inside {what} {place}. Give a place outside it with `{parameter}`.")
+
+
+def check_new_file(path: Path, parameter: str = "out", overwrite: bool | None = None) -> None:
+    """Refuse to replace a file unless `overwrite` is true; None means that it cannot be asked for."""
+    if path.is_dir():
+        raise Misuse(f"{path} is a folder, not a file. Give a file with `{parameter}`.")
+    if path.exists() and not overwrite:
+        replace = "Replace it with `overwrite=True`, or give" if overwrite is False else "Give"
+        raise Misuse(f"{path} exists already. {replace} another `{parameter}`.")
+
+
+def check_new_folder(
+    path: Path, what: str, strangers: Sequence[str], parameter: str = "out", overwrite: bool = False, resume: str = ""
+) -> None:
+    """Refuse a folder that something new cannot be written to.
+
+    `what` is what sptnet writes there, `strangers` are the names inside that it did not write, and `resume` is how to
+    go on with what is there.
+    """
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise Misuse(f"{path} is a file or a link. Give a folder that does not exist yet with `{parameter}`.")
+    if strangers:
+        raise Misuse(
+            f"{path} holds other files than {what}, such as {printable(strangers[0])}, which sptnet never deletes. "
+            f"Give another `{parameter}`."
+        )
+    if path.is_dir() and any(path.iterdir()) and not overwrite:
+        raise Misuse(
+            f"{path} is not empty. {resume}{'r' if resume else 'R'}eplace it with `overwrite=True`, or give another "
+            f"`{parameter}`."
+        )

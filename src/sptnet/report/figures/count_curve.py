@@ -4,14 +4,14 @@ from pathlib import Path
 
 from sptnet.clustering.count import CountEstimate
 from sptnet.errors import Misuse
+from sptnet.runtime.files import check_new_file
 
 
 def check_picture_name(path: Path) -> None:
     """Refuses what cannot be written before anything long is begun."""
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise Misuse(f"{path} is not the name of a picture. Give a file that ends in .png, .pdf or .svg.")
-    if path.exists():
-        raise Misuse(f"{path} exists already. Give another file with --plot.")
+    check_new_file(path, "plot")
 
 
 def plot_count(estimate: CountEstimate, path: Path, n_known: int, truth: int | None = None) -> None:

@@ -13,6 +13,7 @@ from sptnet.report.figures.chosen_runs import choose_runs
 from sptnet.report.figures.prompt_sheet import draw_prompts
 from sptnet.report.figures.tsne import draw_tsne
 from sptnet.runtime.compute import Compute
+from sptnet.runtime.files import check_new_file, check_outside
 
 FILES = {"attention": (CLASS_TOKEN, PATCH), "prompts": ("prompts",), "accuracy": ("accuracy",), "tsne": ("tsne",)}
 """The figures in the order of their making, the slowest last, and the names of their files."""
@@ -67,10 +68,8 @@ def _check(paths: Sequence[Path], out: Path, wishes: Wishes, overwrite: bool) ->
     if wishes.share is not None:
         check_share(wishes.share)
     if out.is_file():
-        raise Misuse(f"{out} is a file. Give a folder with --out.")
+        raise Misuse(f"{out} is a file. Give a folder with `out`.")
     for path in paths:
-        if out.resolve().is_relative_to(path.resolve()):
-            raise Misuse(f"{out} lies in the run {path}, which keeps only its own files. Give another --out.")
-    there = [file for name in wishes.only for stem in FILES[name] for file in files_of(out, stem) if file.exists()]
-    if there and not overwrite:
-        raise Misuse(f"{there[0]} exists already. Replace it with --overwrite, or give another --out.")
+        check_outside(out, "out", {"the run": path})
+    for file in (file for name in wishes.only for stem in FILES[name] for file in files_of(out, stem)):
+        check_new_file(file, overwrite=overwrite)

@@ -15,7 +15,7 @@ from sptnet.results.export.folders import export_folder
 from sptnet.results.predictions import COLUMNS, prediction_rows
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult
-from sptnet.runtime.files import write_csv_atomically, write_text_atomically
+from sptnet.runtime.files import check_new_file, check_outside, write_csv_atomically, write_text_atomically
 
 FORMS = ("csv", "json", "links", "copies", "coco", "imagefolder")
 
@@ -24,9 +24,7 @@ def export_run(run_path: str | Path, to: str | Path, form: str, overwrite: bool 
     """Writes the present state of a run to a file or a folder; returns it."""
     run, target = RunFolder(run_path), Path(to)
     folder = run.config().data.folder
-    for place, what in ((run.path, "the run"), (folder, "the data folder")):
-        if place is not None and target.resolve().is_relative_to(Path(place).resolve()):
-            raise Misuse(f"{target} lies inside {what} {place}. Give a place outside it with --to.")
+    check_outside(target, "to", {"the run": run.path, "the data folder": folder})
     result = current(run.path)
 
     def pixels() -> Mapping[str, ImageSource]:
@@ -50,10 +48,7 @@ def export(
     if form in ("links", "copies", "imagefolder"):
         export_folder(result, to, form, overwrite, pixels)
         return
-    if to.is_dir():
-        raise Misuse(f"{to} is a folder, but {form} is one file. Give a file with --to.")
-    if to.exists() and not overwrite:
-        raise Misuse(f"{to} exists already. Replace it with --overwrite, or give another --to.")
+    check_new_file(to, "to", overwrite)
     to.parent.mkdir(parents=True, exist_ok=True)
     if form == "csv":
         write_csv(to, result)

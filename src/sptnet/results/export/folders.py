@@ -15,7 +15,7 @@ import numpy as np
 from sptnet.data.image_file import ImageSource, read_image
 from sptnet.errors import Failure, Misuse
 from sptnet.results.run_result import RunResult
-from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.files import check_new_folder, write_text_atomically
 from sptnet.runtime.text import count, first_three, printable
 
 CONTENTS = ".sptnet-export.json"
@@ -48,20 +48,9 @@ def export_folder(
 
 
 def check_replaceable(to: Path, overwrite: bool) -> None:
-    """An export may take the place of an export when asked, and of nothing else."""
-    if to.is_symlink() or (to.exists() and not to.is_dir()):
-        raise Misuse(f"{to} is a file or a link, not a folder. Give a folder that does not exist yet with --to.")
-    if not to.is_dir() or not any(to.iterdir()):
-        return
-    own = _contents(to)
-    strangers = sorted(set(_files(to)) - own)
-    if strangers:
-        raise Misuse(
-            f"{to} holds other files than an export, such as {printable(strangers[0])}, which sptnet never deletes. "
-            "Give another --to."
-        )
-    if not overwrite:
-        raise Misuse(f"{to} is not empty. Replace it with --overwrite, or give another --to.")
+    """Refuse to replace anything but an export, and that only when asked."""
+    strangers = sorted(set(_files(to)) - _contents(to)) if to.is_dir() and not to.is_symlink() else []
+    check_new_folder(to, "an export", strangers, "to", overwrite)
 
 
 def remove_export(to: Path) -> None:

@@ -1,0 +1,86 @@
+"""Parameters in messages, as the command line spells them.
+
+Library errors name Python parameters and settings between backticks: `overwrite=True`, `out`, `training.batch_size=32`,
+`train(out='runs/a', resume=True)`. Here they become flags and commands: --overwrite, --out,
+--set training.batch_size=32, sptnet train --out runs/a --resume. What no flag stands for is left as it is.
+"""
+
+import ast
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+OWN_OPTIONS = {
+    "data.folder": ("data", "folder"),
+    "data.labels": ("labels",),
+    "data.unlabelled": ("unlabelled",),
+    "data.max_unreadable": ("max_unreadable",),
+    "n_categories": ("categories",),
+    "backbone.name": ("backbone",),
+    "backbone.weights": ("weights",),
+    "sptnet.start_from": ("start_from",),
+}
+"""Settings that some commands have options of their own for, by the names of their parameters."""
+_MARKED = re.compile(r"`([^`]+)`")
+_NAME = re.compile(r"[a-z_][a-z0-9_.]*")
+
+
+def with_flags(message: str, flags: Mapping[str, str]) -> str:
+    """Replace parameters between backticks by flags; `flags` has those of the command by parameter name."""
+    return _MARKED.sub(lambda found: _render(found.group(1), flags) or found.group(0), message)
+
+
+def flags_of(command: Any) -> dict[str, str]:
+    """The long flags of a command and its sub-commands, by parameter name."""
+    flags: dict[str, str] = {}
+    for inner in getattr(command, "commands", {}).values():
+        flags |= flags_of(inner)
+    for parameter in command.params:
+        named = [name for name in parameter.opts if name.startswith("--")]
+        if named:
+            flags[parameter.name] = named[0]
+    return flags
+
+
+def _render(text: str, flags: Mapping[str, str]) -> str | None:
+    call = re.fullmatch(r"([a-z_]+)\((.*)\)", text, flags=re.DOTALL)
+    if call is not None:
+        return _command(text)
+    name, equals, value = text.partition("=")
+    if not _NAME.fullmatch(name):
+        return None
+    flag = flags.get(name) or next((flags[own] for own in OWN_OPTIONS.get(name, ()) if own in flags), None)
+    if flag is not None:
+        return flag if not equals or value == "True" else f"{flag} {_plain(value)}"
+    if "settings" in flags and equals:
+        return f"{flags['settings']} {name}={_plain(value)}"
+    return None
+
+
+def _plain(value: str) -> str:
+    """A Python literal as a shell word; anything else as it is."""
+    try:
+        literal = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value
+    return shlex.quote(str(literal))
+
+
+def _command(text: str) -> str | None:
+    """A call such as train(out='x', resume=True) as a command line."""
+    try:
+        call = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        return None
+    try:
+        words = [str(ast.literal_eval(argument)) for argument in call.args]
+        for keyword in call.keywords:
+            value = ast.literal_eval(keyword.value)
+            flag = f"--{str(keyword.arg).rstrip('_').replace('_', '-')}"
+            words += [flag] if value is True else [flag, str(value)]
+    except ValueError:
+        return None
+    return shlex.join(["sptnet", call.func.id.rstrip("_"), *words])
