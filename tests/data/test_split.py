@@ -12,7 +12,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from sptnet.data.image_set import ImageSet, digits
-from sptnet.data.split import Split, make_split, read_split, write_split
+from sptnet.data.split import Split, make_split
+from sptnet.data.split_file import read_split, write_split
 from sptnet.errors import Misuse
 
 PIXEL = np.zeros((1, 1), np.uint8)

@@ -32,8 +32,9 @@ from sptnet.report.figures.panels import Panel, n_columns, plot
 from sptnet.report.figures.prompt_sheet import draw_prompts
 from sptnet.report.figures.samples import find_samples, pick
 from sptnet.report.figures.tiles import TileGroup, n_abreast, tile_sheet
-from sptnet.report.figures.tsne import choose_images, draw_tsne, embed
+from sptnet.report.figures.tsne import choose_images, draw_tsne
 from sptnet.report.figures.write import Wishes, Written, write_figures
+from sptnet.report.tsne import plane
 from sptnet.results.edits.log import Drop, add_edits
 from sptnet.results.predictions import FEATURES, write_features
 from sptnet.results.run_folder import RunFolder
@@ -442,12 +443,12 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 def test_classes_that_are_apart_stay_apart() -> None:
     random = np.random.default_rng(0)
     features = np.concatenate([random.standard_normal((20, 8)) * 0.1 + 5 * centre for centre in np.eye(8)[:3]])
-    places = embed(features.astype(np.float32))
-    assert np.array_equal(places, embed(features.astype(np.float32)))
+    places = plane(features.astype(np.float32))
+    assert np.array_equal(places, plane(features.astype(np.float32)))
     distance = np.linalg.norm(places[:, None] - places, axis=2)
     np.fill_diagonal(distance, np.inf)
     assert (distance.argmin(1) // 20 == np.arange(60) // 20).all()
-    assert (embed(np.ones((12, 3), np.float32)) == 0).all()
+    assert (plane(np.ones((12, 3), np.float32)) == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -592,9 +593,7 @@ def test_nothing_of_the_users_is_in_the_way(pair: list[Path], tmp_path: Path, cp
     (tmp_path / "file").touch()
     with pytest.raises(Misuse, match=r"file is a file\. Give a folder with `out`\."):
         write_figures(pair, tmp_path / "file", prompts, cpu)
-    with pytest.raises(
-        Misuse, match=r"lies inside the run .*sptnet\. Give a place outside it with `out`\."
-    ):
+    with pytest.raises(Misuse, match=r"lies inside the run .*sptnet\. Give a place outside it with `out`\."):
         write_figures(pair, pair[1] / "figures", prompts, cpu)
     (tmp_path / "prompts.pdf").write_text("mine")
     with pytest.raises(

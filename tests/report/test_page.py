@@ -25,8 +25,8 @@ from sptnet.report.page.chart import Chart, Line, thinned, ticks
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
 from sptnet.report.page.curves import count_chart, training_charts
-from sptnet.report.page.embedding import ImageMap, image_map, on_grid, plane, sample
 from sptnet.report.page.facts import edit_command, run_facts
+from sptnet.report.page.image_map import ImageMap, image_map, on_grid, sample
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import sample_images
 from sptnet.report.page.overview import display_order, member_order, summary
@@ -34,6 +34,7 @@ from sptnet.report.page.render import policy, render, safe_json, script_text
 from sptnet.report.page.shown_images import ALL_UP_TO, CHOSEN, pictured_images
 from sptnet.report.page.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
 from sptnet.report.page.write import BUDGET, read_for_report, write_report
+from sptnet.report.tsne import plane
 from sptnet.results.categories import Category, describe_categories
 from sptnet.results.edits.log import Drop, Rename, add_edits
 from sptnet.results.run_folder import RunFolder

@@ -299,9 +299,7 @@ def test_a_file_or_link_where_a_folder_should_be(run: Path, tmp_path: Path, make
             == f"{out} lies inside the data folder {tmp_path / 'data'}. Give a place outside it with `to`."
         )
     else:
-        assert str(error.value) == (
-            f"{out} is a file or a link. Give a folder that does not exist yet with `to`."
-        )
+        assert str(error.value) == (f"{out} is a file or a link. Give a folder that does not exist yet with `to`.")
     assert tree(tmp_path) == before
 
 

@@ -10,7 +10,8 @@ from PIL import Image
 from sptnet.config import DataSettings
 from sptnet.data.image_set import ImageSet
 from sptnet.data.load import load_data, resolve_n_categories
-from sptnet.data.split import make_split, read_split, write_split
+from sptnet.data.split import make_split
+from sptnet.data.split_file import read_split, write_split
 from sptnet.errors import Failure, Misuse
 from sptnet.results.scores import mean_scores, score, score_sets, scored_sets
 

@@ -28,7 +28,8 @@ def data(
     from sptnet.cli.tables import print_table
     from sptnet.data.benchmarks import find_benchmark
     from sptnet.data.benchmarks.counts import count_rows, expectations, refuse_differences
-    from sptnet.data.split import make_split, write_split
+    from sptnet.data.split import make_split
+    from sptnet.data.split_file import write_split
     from sptnet.errors import Misuse
     from sptnet.runtime.files import check_new_file
 

@@ -38,7 +38,7 @@ def estimate(
     from sptnet.inference.count_categories import count_categories, frozen_features
     from sptnet.inference.features import feature_cache
     from sptnet.model.backbone import backbone_from
-    from sptnet.report.figures.count_curve import check_picture_name, plot_count
+    from sptnet.report.figures.count_plot import check_picture_name, plot_count
     from sptnet.runtime.compute import choose_compute
     from sptnet.runtime.distributed import world
 

@@ -11,7 +11,8 @@ from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage
 from sptnet.data.image_set import ImageSet, digits
 from sptnet.data.readable import drop_unreadable
-from sptnet.data.split import Split, make_split, read_split
+from sptnet.data.split import Split, make_split
+from sptnet.data.split_file import read_split
 from sptnet.errors import Misuse
 from sptnet.runtime.progress import Say, say, tracker
 from sptnet.runtime.text import printable

@@ -1,23 +1,17 @@
 """Who is labelled: which images learn with their label, without it, or are kept aside."""
 
 import difflib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.errors import Misuse
-from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.text import listed, printable
 
 Indices = npt.NDArray[np.int64]
-
-_PARTS = ("labelled", "unlabelled", "holdout", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,10 +171,10 @@ def _order_classes(image_set: ImageSet, known: tuple[str, ...]) -> tuple[tuple[s
     present = set(image_set.labels.tolist())
     new = tuple(name for i, name in enumerate(image_set.names) if i in present and name not in known)
     classes = known + new
-    return classes, _targets(image_set, classes)
+    return classes, targets_of(image_set, classes)
 
 
-def _targets(image_set: ImageSet, classes: tuple[str, ...]) -> npt.NDArray[np.int64]:
+def targets_of(image_set: ImageSet, classes: tuple[str, ...]) -> npt.NDArray[np.int64]:
     position = {name: i for i, name in enumerate(classes)}
     # The last entry is the one that the label -1 picks.
     moved = [position.get(name, UNKNOWN) for name in image_set.names] + [UNKNOWN]
@@ -219,58 +213,3 @@ def _draw_holdout(target: npt.NDArray[np.int64], labelled: Indices, n_known: int
         size = min(max(1, round(share * len(members))), len(members) - 1)
         chosen.append(random.choice(members, size=size, replace=False))
     return np.sort(np.concatenate(chosen))
-
-
-def write_split(split: Split, image_set: ImageSet, path: Path | str) -> None:
-    """Write the split as JSON that a person can read: image ids and class names, no positions."""
-    content: dict[str, Any] = {
-        "pile": image_set.name,
-        "known_classes": split.known_classes,
-        "new_classes": split.new_classes,
-    }
-    for part in _PARTS:
-        content[part] = [image_set.ids[i] for i in getattr(split, part)]
-    text = json.dumps(content, indent=1, ensure_ascii=False)
-    write_text_atomically(Path(path), text + "\n")
-
-
-def read_split(path: Path | str, image_set: ImageSet) -> Split:
-    """Read what `write_split` wrote and match it with the images of the pile."""
-    content = _split_content(Path(path))
-    in_file = [id_ for part in _PARTS for id_ in content[part]]
-    for complaint, ids in (
-        (f"lists images that {image_set.name} does not have", set(in_file) - set(image_set.ids)),
-        (f"does not list all images of {image_set.name}", set(image_set.ids) - set(in_file)),
-    ):
-        if ids:
-            raise Misuse(
-                f"the split {path} {complaint} ({len(ids)}): {listed(sorted(ids)[:3])}. "
-                "Use the folder that the split was made for, or make a new split."
-            )
-    classes = tuple(content["known_classes"] + content["new_classes"])
-    target = _targets(image_set, classes)
-    position = {id_: i for i, id_ in enumerate(image_set.ids)}
-    parts = {part: np.array(sorted(position[id_] for id_ in content[part]), np.int64) for part in _PARTS}
-    n_known = len(content["known_classes"])
-    with_label = target[np.concatenate([parts["labelled"], parts["holdout"]])]
-    unnamed = (target == UNKNOWN) & (image_set.labels != UNKNOWN)
-    if ((with_label < 0) | (with_label >= n_known)).any() or unnamed.any():
-        raise Misuse(
-            f"the split {path} does not fit the labels of {image_set.name}. "
-            "Restore the labels that the split was made for, or make a new split."
-        )
-    return Split(classes=classes, n_known=n_known, target=target, **parts)
-
-
-def _split_content(path: Path) -> dict[str, list[str]]:
-    if not path.is_file():
-        raise Misuse(f"there is no split file {path}. Give a file that sptnet wrote, or make a new split.")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
-    except ValueError as error:
-        raise Misuse(f"the split {path} is not valid JSON ({error}). Restore it or make a new one.") from error
-    for key in ("known_classes", "new_classes", *_PARTS):
-        values = content.get(key) if isinstance(content, dict) else None
-        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            raise Misuse(f"the split {path} has no list of names {key!r}. Restore it or make a new one.")
-    return {key: value for key, value in content.items() if isinstance(value, list)}

@@ -8,7 +8,7 @@ import numpy as np
 from sptnet.config import DataSettings
 from sptnet.data.benchmarks import find_benchmark
 from sptnet.data.load import SplitImages, load_data, load_image_set
-from sptnet.data.split import read_split
+from sptnet.data.split_file import read_split
 from sptnet.errors import Misuse
 from sptnet.inference.predictor import Predictor
 from sptnet.results.run_folder import RunFolder

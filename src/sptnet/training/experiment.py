@@ -11,7 +11,7 @@ import numpy as np
 
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
-from sptnet.data.split import write_split
+from sptnet.data.split_file import write_split
 from sptnet.inference.features import Outputs
 from sptnet.model.backbone import Backbone
 from sptnet.results.contact_sheets import write_contact_sheets

@@ -26,7 +26,8 @@ from sptnet.data.benchmarks.counts import (
 from sptnet.data.benchmarks.cub import CUB, read_cub
 from sptnet.data.benchmarks.pacs import PACS, read_pacs
 from sptnet.data.image_set import ImageSet
-from sptnet.data.split import make_split, read_split, write_split
+from sptnet.data.split import make_split
+from sptnet.data.split_file import read_split, write_split
 from sptnet.errors import Failure, Misuse
 
 

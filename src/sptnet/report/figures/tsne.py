@@ -4,21 +4,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-from jaxtyping import Float
-
 from sptnet.errors import SptnetError
 from sptnet.report.figures.canvas import Drawn
 from sptnet.report.figures.chosen_runs import ChosenRun
 from sptnet.report.figures.panels import Panel, plot
+from sptnet.report.tsne import plane
 from sptnet.results.edits.log import current
 from sptnet.results.run_result import DROPPED, RunResult
 from sptnet.runtime.progress import tracker
 from sptnet.runtime.seeds import seed_of
 
 MOST_POINTS, MOST_CLASSES, LEAST_POINTS = 2000, 20, 10
-PERPLEXITY = 30.0
 MARKS = "● known classes   ▲ new classes"
 
 
@@ -36,7 +32,7 @@ class Coloured:
         row = {id_: i for i, id_ in enumerate(self.result.ids)}
         rows = [row[id_] for id_ in ids]
         by_truth = all(self.result.truth[i] is not None for i in rows)
-        return Panel(self.label, [self.names[i] for i in ids], self.known, by_truth, embed(self.result.features[rows]))
+        return Panel(self.label, [self.names[i] for i in ids], self.known, by_truth, plane(self.result.features[rows]))
 
 
 def draw_tsne(runs: Sequence[ChosenRun]) -> Drawn:
@@ -83,16 +79,3 @@ def choose_images(names: dict[str, str], known: frozenset[str]) -> list[str]:
     inside = [id_ for id_, name in names.items() if name in shown]
     drawn = set(sorted(inside, key=lambda id_: seed_of("t-sne", ascii(id_)))[:MOST_POINTS])
     return [id_ for id_ in inside if id_ in drawn]
-
-
-def embed(features: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n 2"]:
-    """Places in the plane; on one thread, because more would add numbers up in another order every time."""
-    from sklearn.manifold import TSNE  # type: ignore[import-untyped]
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    if np.ptp(features, axis=0).max() == 0:
-        return np.zeros((len(features), 2), dtype=np.float32)
-    tsne = TSNE(perplexity=min(PERPLEXITY, (len(features) - 1) / 3), init="pca", random_state=0)
-    with threadpool_limits(1):
-        places: npt.NDArray[np.float32] = tsne.fit_transform(features)
-    return places

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sptnet.report.page.embedding import ImageMap
+from sptnet.report.page.image_map import ImageMap
 from sptnet.report.page.overview import display_order, doubtful_ids, member_order
 from sptnet.results.categories import Category
 from sptnet.results.run_result import RunResult

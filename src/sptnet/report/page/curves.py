@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sptnet.errors import Failure
+from sptnet.report.count_curve import curve_lines, estimate_in_words
 from sptnet.report.page.chart import Chart, Line
 
 SCORES = {"all": "All", "old": "Old", "new": "New"}
@@ -24,15 +25,11 @@ def count_chart(file: Path) -> Chart | None:
         return None
     try:
         estimate = json.loads(file.read_text(encoding="utf-8"))
-        lines = {"score": "score", "labelled_accuracy": "accuracy of labelled images", "silhouette": "silhouette"}
         number, (low, high) = estimate["n_categories"], estimate["interval"]
         return Chart(
-            title=f"{number} categories; {low} to {high} are plausible",
+            title=estimate_in_words(estimate),
             x_label="number of categories tried",
-            lines=tuple(
-                Line(name, _points((trial["n_categories"], trial[key]) for trial in estimate["curve"]))
-                for key, name in lines.items()
-            ),
+            lines=tuple(Line(name, tuple(points)) for name, points in curve_lines(estimate).items()),
             mark=(number, f"estimate: {number}"),
             band=(low, high),
             note=f"Found by the rule called {estimate['method']}. The shaded band is the plausible range.",

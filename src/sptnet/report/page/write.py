@@ -8,8 +8,8 @@ from sptnet.errors import Misuse
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
 from sptnet.report.page.curves import count_chart, training_charts
-from sptnet.report.page.embedding import image_map
 from sptnet.report.page.facts import edit_command, run_facts
+from sptnet.report.page.image_map import image_map
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import LoadedModel, ModelViews, load_for_pictures, model_views
 from sptnet.report.page.overview import summary

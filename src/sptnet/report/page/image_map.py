@@ -1,4 +1,4 @@
-"""All images on a plane, near ones near: t-SNE of the features, the same every time."""
+"""The map of a page: all images on a grid, by t-SNE of their features."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,13 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Int64
 
+from sptnet.report.tsne import plane
 from sptnet.results.run_result import RunResult
 
 MOST_POINTS = 5_000
 SCALE = 1_000
 _SEED = 0
-_COMPONENTS = 50
-_STEPS = 350
-_PERPLEXITY = 30.0
+_STEPS, _ANGLE = 350, 0.8  # a page need not be finer
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +26,7 @@ class ImageMap:
 def image_map(result: RunResult, most: int = MOST_POINTS) -> ImageMap:
     """The map of all images that were not dropped, or of a sample that keeps the categories' proportions."""
     images = sample(result.category, most)
-    return ImageMap(images, on_grid(plane(result.features[images])))
+    return ImageMap(images, on_grid(plane(result.features[images], _STEPS, _ANGLE)))
 
 
 def sample(category: Int64[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " m"]:
@@ -42,39 +41,6 @@ def sample(category: Int64[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " 
         n = max(1, len(members) * most // len(kept))
         chosen.append(random.permutation(members)[:n])
     return np.sort(np.concatenate(chosen))
-
-
-def plane(features: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n 2"]:
-    """t-SNE after PCA; too few or too equal images for it come as PCA leaves them."""
-    from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    n, d = features.shape
-    spread = float(features.std(0).max()) if n else 0.0
-    if spread < 1e-6:
-        return np.zeros((n, 2), dtype=np.float32)
-    # More threads would add numbers up in another order each time, and t-SNE makes much of small differences.
-    with threadpool_limits(1):
-        reduced = PCA(min(_COMPONENTS, n, d), svd_solver="full").fit_transform(features)
-        if n < 5:
-            return np.pad(reduced[:, :2], ((0, 0), (0, max(0, 2 - reduced.shape[1]))))
-        tsne = TSNE(
-            perplexity=min(_PERPLEXITY, (n - 1) / 3),
-            init=np.ascontiguousarray(_first_places(reduced)),
-            max_iter=_STEPS,
-            angle=0.8,
-            random_state=_SEED,
-        )
-        places: npt.NDArray[np.float32] = tsne.fit_transform(reduced)
-    return places
-
-
-def _first_places(reduced: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n 2"]:
-    """The first two components, small, as t-SNE likes to begin."""
-    two = np.pad(reduced[:, :2], ((0, 0), (0, max(0, 2 - reduced.shape[1]))))
-    small: npt.NDArray[np.float32] = (two / two[:, 0].std() * 1e-4).astype(np.float32)
-    return small
 
 
 def on_grid(places: Float[np.ndarray, "n 2"]) -> Int64[np.ndarray, "n 2"]:

@@ -1,9 +1,11 @@
 """The curve of an estimated number of categories as a picture."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 from sptnet.clustering.count import CountEstimate
 from sptnet.errors import Misuse
+from sptnet.report.count_curve import curve_lines, estimate_in_words
 from sptnet.runtime.files import check_new_file
 
 
@@ -21,15 +23,9 @@ def plot_count(estimate: CountEstimate, path: Path, n_known: int, truth: int | N
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = figure.add_subplot()
     counts = [trial.n_categories for trial in estimate.curve]
-    lines = {
-        "score": [trial.score for trial in estimate.curve],
-        "accuracy of labelled images": [t.labelled_accuracy for t in estimate.curve if t.labelled_accuracy is not None],
-        "silhouette": [trial.silhouette for trial in estimate.curve],
-    }
-    for name, values in lines.items():
-        if not values:
-            continue
-        axes.plot(counts, values, marker="o", markersize=3, label=name)
+    for name, points in curve_lines(asdict(estimate)).items():
+        if points:
+            axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
     low, high = estimate.interval
     axes.axvspan(low, high, color="0.5", alpha=0.2, linewidth=0, label=f"plausible: {low} to {high}")
     axes.axvline(estimate.n_categories, color="black", label=f"estimate: {estimate.n_categories}")
@@ -39,7 +35,7 @@ def plot_count(estimate: CountEstimate, path: Path, n_known: int, truth: int | N
     if counts[-1] > 4 * counts[0]:
         axes.set_xscale("log")
     axes.set_xlabel("number of categories")
-    axes.set_title(f"How many categories? (method {estimate.method})")
+    axes.set_title(f"{estimate_in_words(asdict(estimate))} (method {estimate.method})")
     axes.legend(fontsize="small")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

@@ -1,0 +1,70 @@
+"""`split.json`: who was labelled, in names that a person can read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sptnet.data.image_set import UNKNOWN, ImageSet
+from sptnet.data.split import Split, targets_of
+from sptnet.errors import Misuse
+from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.text import listed
+
+PARTS = ("labelled", "unlabelled", "holdout", "test")
+
+
+def write_split(split: Split, image_set: ImageSet, path: Path | str) -> None:
+    """Write the split as JSON that a person can read: image ids and class names, no positions."""
+    content: dict[str, Any] = {
+        "pile": image_set.name,
+        "known_classes": split.known_classes,
+        "new_classes": split.new_classes,
+    }
+    for part in PARTS:
+        content[part] = [image_set.ids[i] for i in getattr(split, part)]
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    write_text_atomically(Path(path), text + "\n")
+
+
+def read_split(path: Path | str, image_set: ImageSet) -> Split:
+    """Read what `write_split` wrote and match it with the images of the pile."""
+    content = _split_content(Path(path))
+    in_file = [id_ for part in PARTS for id_ in content[part]]
+    for complaint, ids in (
+        (f"lists images that {image_set.name} does not have", set(in_file) - set(image_set.ids)),
+        (f"does not list all images of {image_set.name}", set(image_set.ids) - set(in_file)),
+    ):
+        if ids:
+            raise Misuse(
+                f"the split {path} {complaint} ({len(ids)}): {listed(sorted(ids)[:3])}. "
+                "Use the folder that the split was made for, or make a new split."
+            )
+    classes = tuple(content["known_classes"] + content["new_classes"])
+    target = targets_of(image_set, classes)
+    position = {id_: i for i, id_ in enumerate(image_set.ids)}
+    parts = {part: np.array(sorted(position[id_] for id_ in content[part]), np.int64) for part in PARTS}
+    n_known = len(content["known_classes"])
+    with_label = target[np.concatenate([parts["labelled"], parts["holdout"]])]
+    unnamed = (target == UNKNOWN) & (image_set.labels != UNKNOWN)
+    if ((with_label < 0) | (with_label >= n_known)).any() or unnamed.any():
+        raise Misuse(
+            f"the split {path} does not fit the labels of {image_set.name}. "
+            "Restore the labels that the split was made for, or make a new split."
+        )
+    return Split(classes=classes, n_known=n_known, target=target, **parts)
+
+
+def _split_content(path: Path) -> dict[str, list[str]]:
+    if not path.is_file():
+        raise Misuse(f"there is no split file {path}. Give a file that sptnet wrote, or make a new split.")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
+    except ValueError as error:
+        raise Misuse(f"the split {path} is not valid JSON ({error}). Restore it or make a new one.") from error
+    for key in ("known_classes", "new_classes", *PARTS):
+        values = content.get(key) if isinstance(content, dict) else None
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise Misuse(f"the split {path} has no list of names {key!r}. Restore it or make a new one.")
+    return {key: value for key, value in content.items() if isinstance(value, list)}
