@@ -105,7 +105,6 @@ def test_the_last_pass_repeats_the_first(phase, kind):
         entering = enter_last_block(trainer.model, part, phase, trainer.compute)
         again.append(leave_last_block(trainer.model, entering, phase, trainer.compute))
     for made, expected in zip(parts.outputs, zip(*again, strict=True), strict=True):
-        # Not to the last bit: where no graph is kept, blocks are written over their own input.
         torch.testing.assert_close(made, join_views(list(expected)), rtol=1e-5, atol=1e-6)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,9 +27,7 @@ from sptnet.model.vit.embedding import (
     run_block_with_tokens,
     with_tokens,
 )
-from sptnet.model.vit.frozen_blocks import can_run_in_place, run_in_place
 from sptnet.model.vit.last_block import class_token_of_block, run_block
-from sptnet.model.vit.side_by_side import side_by_side
 from sptnet.model.vit.timm_vit import check_name, create_vit, pixel_format
 from sptnet.model.vit_weights import load_weights
 from sptnet.model.weights_file import read_weights
@@ -128,14 +125,11 @@ class Backbone(nn.Module):
         x = enter_first_block(vit, patches)
         again = self.checkpointing and torch.is_grad_enabled()
         run: Callable[..., Tensor] = partial(checkpoint, use_reentrant=False) if again else _call
-        if tokens is None:
-            frozen = list(takewhile(lambda block: can_run_in_place(block, x), vit.blocks[:-1]))
-            side_by_side([partial(run_in_place, block) for block in frozen], x)
-            for block, rope in list(zip(vit.blocks[:-1], rotary_positions(vit), strict=False))[len(frozen) :]:
-                x = run(run_block, block, x, rope)
-            return x
-        for block, prompt in zip(vit.blocks[:-1], tokens, strict=False):
-            x = run(run_block_with_tokens, block, x, prompt)
+        for number, block in enumerate(vit.blocks[:-1]):
+            if tokens is None:
+                x = run(run_block, block, x, rotary_positions(vit)[number])
+            else:
+                x = run(run_block_with_tokens, block, x, tokens[number])
         return x
 
     def finish(
