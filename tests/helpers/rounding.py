@@ -4,9 +4,9 @@ Two correct programs may give different floating-point numbers: another processo
 the terms of a sum in another order. One operation is off by at most u = eps / 2 relative to its result. Errors of a
 chain of n operations are as often up as down, so they add up like a random walk, to about sqrt(n) u; more than
 6 sqrt(n) u has a probability below 2 exp(-6^2 / 2) = 3e-8 (N. J. Higham and T. Mary, A New Approach to Probabilistic
-Rounding Error Analysis, SIAM Journal on Scientific Computing 41, 2019). Both results that a test compares are off, hence
-a factor of 2. The bound is relative to the size of the terms, and n is the number of terms of a sum times the number of
-sums in a row. A mean over m rows is off by 1 / sqrt(m) of it, as the rows are rounded independently.
+Rounding Error Analysis, SIAM Journal on Scientific Computing 41, 2019). Both results that a test compares are off,
+hence a factor of 2. The bound is relative to the size of the terms, and n is the number of terms of a sum times the
+number of sums in a row. A mean over m rows is off by 1 / sqrt(m) of it, as the rows are rounded independently.
 
 Training passes an error on from step to step. A rounded sum is the exact sum of weights that are a little off, so the
 error behind a step is that of weights changed by a relative `rounding(...)`, times how much training amplifies such a
@@ -20,6 +20,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from sptnet.losses import STUDENT_TEMPERATURE
 
 STANDARD_DEVIATIONS = 6
 RESULTS = 2
@@ -69,26 +71,38 @@ def terms_of(*modules: nn.Module) -> int:
     return 2 * sum(p[0].numel() for p in matrices)
 
 
+def certainty_rounding(terms: int) -> float:
+    """Largest difference of two certainties in files.
+
+    A certainty is a softmax of logits of size 1, divided by the temperature, and is written with four digits.
+    """
+    return rounding(terms) / STUDENT_TEMPERATURE + PRINTED
+
+
 def assert_same(
-    found: Any, expected: Any, terms: int, sums: int = 1, scale: float | None = None, averaged: int = 1, note: str = ""
+    found: Any,
+    expected: Any,
+    terms: int,
+    sums: int = 1,
+    scale: float | None = None,
+    averaged: int = 1,
+    dtype: torch.dtype | None = None,
 ) -> None:
     """Assert that two arrays of one shape differ by rounding alone.
 
-    The tolerance is absolute: `rounding(...)` of the coarser dtype, times `scale`, the size of the terms; without it
-    the largest absolute value of `expected`.
+    The tolerance is absolute: `rounding(...)`, times `scale`, the size of the terms; without it the largest absolute
+    value of `expected`. `dtype` is that of the roundings; without it the coarser one of the two arrays.
     """
     found, expected = _tensor(found), _tensor(expected)
-    tolerance = _tolerance(found, expected, terms, sums, scale, averaged)
-    torch.testing.assert_close(
-        found.double(), expected.double(), rtol=0, atol=tolerance, msg=lambda text: f"{note} {text}" if note else text
-    )
+    tolerance = _tolerance(found, expected, terms, sums, scale, averaged, dtype)
+    torch.testing.assert_close(found.double(), expected.double(), rtol=0, atol=tolerance)
 
 
 def assert_differs(found: Any, other: Any, terms: int, sums: int = 1, scale: float | None = None) -> None:
     """Assert that two arrays of one shape differ by far more than rounding somewhere."""
     found, other = _tensor(found), _tensor(other)
     difference = float((found.double() - other.double()).abs().max())
-    tolerance = _tolerance(found, other, terms, sums, scale, 1)
+    tolerance = _tolerance(found, other, terms, sums, scale, 1, None)
     assert difference >= MARGIN * tolerance, f"they differ by {difference:.2g} only; {tolerance:.2g} may be rounding"
 
 
@@ -127,7 +141,15 @@ def _tensor(value: Any) -> Tensor:
     return torch.as_tensor(value, dtype=None if has_dtype else torch.float64).detach().cpu()
 
 
-def _tolerance(one: Tensor, other: Tensor, terms: int, sums: int, scale: float | None, averaged: int) -> float:
-    dtype = max(one.dtype, other.dtype, key=lambda dtype: torch.finfo(dtype).eps)
+def _tolerance(
+    one: Tensor,
+    other: Tensor,
+    terms: int,
+    sums: int,
+    scale: float | None,
+    averaged: int,
+    dtype: torch.dtype | None,
+) -> float:
+    coarser = max(one.dtype, other.dtype, key=lambda dtype: torch.finfo(dtype).eps)
     size = float(other.abs().max()) if scale is None else scale
-    return rounding(terms, sums, dtype, averaged) * size
+    return rounding(terms, sums, dtype or coarser, averaged) * size
