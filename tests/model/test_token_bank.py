@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.rounding import rounding
+from helpers.rounding import assert_same, rounding
 from sptnet.config.recipes import load_recipe
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
@@ -131,8 +131,10 @@ def test_tokens_are_those_of_the_backbone_in_float16(bank, make_model, cpu):
     model = make_model()
     batch = first_batch(model, bank)
     expected = model.backbone.enter_last_block(batch.draws[0]).half().float()
-    assert torch.equal(banked_tokens(model, batch, 0, bank, cpu), expected)
-    assert torch.equal(banked_tokens(model, batch, 0, bank, cpu), expected), "and the same when they are read"
+    computed = banked_tokens(model, batch, 0, bank, cpu)
+    assert torch.equal(computed, computed.half().float())
+    assert_same(computed, expected, terms=1, dtype=torch.float16)
+    assert torch.equal(banked_tokens(model, batch, 0, bank, cpu), computed), "and the same when they are read"
 
 
 def test_a_filled_bank_spares_the_frozen_blocks(bank, make_model, cpu, monkeypatch):
