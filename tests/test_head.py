@@ -224,7 +224,7 @@ def test_initial_weights_are_normal_with_deviation_two_hundredths():
     weights = [parameter.detach() for parameter in others if parameter.dim() == 2]
     biases = [parameter.detach() for parameter in others if parameter.dim() == 1]
     assert len(weights) == len(biases) == 3
-    for weight in weights:
+    for weight in weights:  # within five standard deviations each
         assert abs(weight.mean().item()) < 5 * 0.02 / weight.numel() ** 0.5
         assert weight.std().item() == pytest.approx(0.02, rel=5 / (2 * weight.numel()) ** 0.5)
         within_one = (weight.abs() < 0.02).double().mean().item()

@@ -58,7 +58,7 @@ def test_the_contrastive_head_is_an_mlp_a_unit_bottleneck_and_unit_rows():
     x = x / x.norm(dim=1, keepdim=True)
     rows = head.directions / head.directions.norm(dim=1, keepdim=True)
     projections, logits = head(features)
-    torch.testing.assert_close(projections, x @ rows.T, rtol=0, atol=DOUBLE)
+    assert_same(projections, x @ rows.T, terms_of(head))
     assert logits.shape == (3, 4)
     assert head.n_categories == 4
 
@@ -83,11 +83,10 @@ def test_the_contrastive_loss_is_the_weighted_sum_of_its_parts():
     labelled = labels >= 0
     loss = contrastive_loss(projections, labels, labelled)
     rows = labelled.repeat(2)
-    torch.testing.assert_close(loss.info_nce, info_nce(projections, 1.0))
-    torch.testing.assert_close(
-        loss.supervised_contrastive, supervised_contrastive(projections[rows], labels[labelled], 0.07)
-    )
-    torch.testing.assert_close(loss.total, 0.65 * loss.info_nce + 0.35 * loss.supervised_contrastive)
+    supervised = supervised_contrastive(projections[rows], labels[labelled], 0.07)
+    assert loss.info_nce.item() == pytest.approx(info_nce(projections, 1.0).item(), rel=DOUBLE)
+    assert loss.supervised_contrastive.item() == pytest.approx(supervised.item(), rel=DOUBLE)
+    assert loss.total.item() == pytest.approx((0.65 * loss.info_nce + 0.35 * supervised).item(), rel=DOUBLE)
     assert list(loss.parts()) == ["info_nce", "supervised_contrastive", "total"]
 
 
