@@ -90,6 +90,10 @@ def test_the_tolerance_goes_by_the_coarser_dtype_and_the_largest_value() -> None
         assert_same(torch.tensor([torch.nan]), torch.ones(1), 1)
 
 
+def test_this_file_is_numerical(request: pytest.FixtureRequest) -> None:
+    assert request.node.get_closest_marker("numerical") is not None
+
+
 def test_what_differs_must_differ_by_far() -> None:
     one = torch.ones(3)
     assert_differs(one, one + torch.tensor([0.0, 0.0, 1e-4]), 1)
