@@ -4,13 +4,20 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint browser clean
+.PHONY: demo test numerical lint browser clean
 
 demo: $(STAMP)
 	$(BIN)/sptnet demo --out runs/demo --overwrite
 
 test: lint browser
 	$(BIN)/python -m pytest -n 2
+	$(MAKE) numerical
+
+# Other processors and numbers of threads round otherwise: repeat the numerical tests with torch's code for the oldest
+# processors, and with four threads. tests/helpers/rounding.py derives what may differ.
+numerical: $(STAMP)
+	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m numerical
+	OMP_NUM_THREADS=4 $(BIN)/python -m pytest -q -n 2 -m numerical
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

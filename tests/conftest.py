@@ -34,6 +34,22 @@ from sptnet.training.experiment import Experiment
 
 SIZE = 32
 TIMING = ("seconds", "images_per_second", "waiting")
+NUMERICAL = ("tests", "clustering", "helpers", "inference", "methods", "model", "training")
+WHOLE_RUNS = frozenset({"call", "command", "run_it", "tiny_config"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `numerical` what `make numerical` repeats: tests of computations whose tolerances are derived.
+
+    These are the tests in files of the folders above that import helpers.rounding. Whole runs and jobs of several
+    processes are left out, as they take long and compute the same.
+    """
+    texts = {path: path.read_text(encoding="utf-8") for path in {item.path for item in items}}
+    for item in items:
+        derived = "helpers.rounding" in texts[item.path] and "helpers.torchrun" not in texts[item.path]
+        whole_run = WHOLE_RUNS & set(getattr(item, "fixturenames", ()))
+        if item.path.parent.name in NUMERICAL and derived and not whole_run:
+            item.add_marker("numerical")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from helpers.rounding import DOUBLE
 from sptnet.head import PrototypeHead
 
 DIM, CATEGORIES, HIDDEN, BOTTLENECK = 6, 5, 7, 4
@@ -78,7 +79,7 @@ def test_projection_equals_the_loops():
     projections, _ = head(inputs)
     for vector, projection in zip(inputs.tolist(), projections.tolist(), strict=True):
         expected = naive_projection(mlp_parameters(head), vector)
-        assert projection == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert projection == pytest.approx(expected, rel=DOUBLE, abs=DOUBLE)
 
 
 def test_logits_are_plain_cosines():
@@ -86,7 +87,7 @@ def test_logits_are_plain_cosines():
     _, logits = head(inputs)
     for vector, row in zip(inputs.tolist(), logits.tolist(), strict=True):
         expected = [cosine(vector, prototype) for prototype in prototypes(head).tolist()]
-        assert row == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert row == pytest.approx(expected, rel=DOUBLE, abs=DOUBLE)
 
 
 def test_shapes_with_the_default_sizes():
@@ -106,7 +107,7 @@ def test_logits_reach_but_do_not_pass_one():
     assert torch.diagonal(logits[:CATEGORIES]).tolist() == pytest.approx([1.0] * CATEGORIES)
     assert torch.diagonal(logits[CATEGORIES:]).tolist() == pytest.approx([-1.0] * CATEGORIES)
     _, logits = head(features(200))
-    assert logits.abs().max() <= 1 + 1e-12
+    assert logits.abs().max() <= 1 + DOUBLE
 
 
 # --- invariances ---
@@ -117,9 +118,9 @@ def test_logits_ignore_the_length_of_the_features(scale):
     head, inputs = small_head(), features()
     _, logits = head(inputs)
     _, scaled = head(inputs * scale)
-    torch.testing.assert_close(scaled, logits, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(scaled, logits, rtol=DOUBLE, atol=DOUBLE)
     _, flipped = head(-inputs)
-    torch.testing.assert_close(flipped, -logits, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(flipped, -logits, rtol=DOUBLE, atol=DOUBLE)
 
 
 def test_projections_see_the_raw_features():
@@ -138,7 +139,7 @@ def test_logits_ignore_the_length_of_the_stored_prototypes(scale):
     with torch.no_grad():
         prototypes(head).mul_(scale)
     _, rescaled = head(inputs)
-    torch.testing.assert_close(rescaled, logits, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(rescaled, logits, rtol=DOUBLE, atol=DOUBLE)
 
 
 def test_logits_ignore_the_length_of_each_prototype_by_itself():
@@ -147,7 +148,7 @@ def test_logits_ignore_the_length_of_each_prototype_by_itself():
     with torch.no_grad():
         prototypes(head).mul_(torch.tensor([0.1, 1.0, 5.0, 30.0, 0.7], dtype=torch.float64)[:, None])
     _, rescaled = head(inputs)
-    torch.testing.assert_close(rescaled, logits, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(rescaled, logits, rtol=DOUBLE, atol=DOUBLE)
 
 
 # --- gradients ---
@@ -185,7 +186,7 @@ def test_prototype_gradient_is_tangential():
     (gradient,) = torch.autograd.grad(loss, stored)
     assert gradient.norm(dim=1).min() > 1e-3
     along = (gradient * stored.detach()).sum(dim=1)
-    assert along.abs().max() < 1e-12
+    assert along.abs().max() < DOUBLE
 
 
 def test_both_outputs_send_gradients_to_the_features():
@@ -194,7 +195,7 @@ def test_both_outputs_send_gradients_to_the_features():
     projections, logits = head(inputs)
     (by_logit,) = torch.autograd.grad(logits[:, 0].sum(), inputs, retain_graph=True)
     assert by_logit.norm(dim=1).min() > 1e-3
-    assert (by_logit * inputs.detach()).sum(dim=1).abs().max() < 1e-12
+    assert (by_logit * inputs.detach()).sum(dim=1).abs().max() < DOUBLE
     (by_projection,) = torch.autograd.grad(projections.square().sum(), inputs)
     assert by_projection.norm(dim=1).min() > 1e-3
 
@@ -208,7 +209,7 @@ def test_a_gradient_step_keeps_the_logits_within_one():
         stored += 10.0 * gradient
     _, after = head(inputs)
     assert after.sum() > before.sum()
-    assert after.abs().max() <= 1 + 1e-12
+    assert after.abs().max() <= 1 + DOUBLE
 
 
 # --- initialisation ---
@@ -223,7 +224,7 @@ def test_initial_weights_are_normal_with_deviation_two_hundredths():
     weights = [parameter.detach() for parameter in others if parameter.dim() == 2]
     biases = [parameter.detach() for parameter in others if parameter.dim() == 1]
     assert len(weights) == len(biases) == 3
-    for weight in weights:
+    for weight in weights:  # within five standard deviations each
         assert abs(weight.mean().item()) < 5 * 0.02 / weight.numel() ** 0.5
         assert weight.std().item() == pytest.approx(0.02, rel=5 / (2 * weight.numel()) ** 0.5)
         within_one = (weight.abs() < 0.02).double().mean().item()
@@ -260,7 +261,7 @@ def test_lengths_multiply_the_logits_and_nothing_else():
     (projections, logits), (other_projections, other_logits) = head(inputs), other(inputs)
     assert torch.equal(other_projections, projections)
     for j, length in enumerate(lengths.tolist()):
-        assert other_logits[:, j].tolist() == pytest.approx((length * logits[:, j]).tolist(), rel=1e-12)
+        assert other_logits[:, j].tolist() == pytest.approx((length * logits[:, j]).tolist(), rel=DOUBLE)
 
 
 def test_lengths_start_at_one_and_are_not_trained():

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.rounding import DOUBLE, SINGLE, rounding
 from sptnet.losses import (
     gcd_loss,
     info_nce,
@@ -24,6 +25,15 @@ PARTS = (
     "total",
 )
 HALF_TYPES = (torch.float16, torch.bfloat16)
+SHARPEST = 0.04
+"""Smallest temperature: cosines divided by it are 1 / 0.04 large."""
+STEP = 1e-5
+"""Step of the finite differences."""
+
+
+def tolerance(dtype):
+    """Losses are computed in float32 at least, by at most six sums in a row of at most twelve terms each."""
+    return rounding(12, sums=6, dtype=torch.promote_types(dtype, torch.float32)) / SHARPEST
 
 
 # --- oracles: lists of Python floats, one row per view, all first views before all second views ---
@@ -130,7 +140,7 @@ def naive_gcd_parts(projections, logits, labels, labelled, teacher_temperature, 
     return parts
 
 
-def finite_differences(function, values, step=1e-5):
+def finite_differences(function, values, step=STEP):
     """Central differences of a function of a list of rows."""
     gradient = []
     for r, row in enumerate(values):
@@ -176,10 +186,16 @@ def assert_finite_loss_and_gradients(result, *leaves):
         assert torch.isfinite(gradient).all()
 
 
-def assert_parts_match(result, expected, tolerance):
+def assert_parts_match(result, expected, dtype):
     for name in PARTS:
-        value = number(getattr(result, name))
-        assert value == pytest.approx(expected[name], rel=tolerance, abs=tolerance), name
+        assert number(getattr(result, name)) == pytest.approx(expected[name], abs=tolerance(dtype)), name
+
+
+def assert_gradient(gradient, expected, temperature):
+    """Central differences lack the cubic term, (step / temperature)^2 of the slope, and divide rounding by the step."""
+    expected = torch.tensor(expected, dtype=torch.float64)
+    cubic = (STEP / temperature) ** 2 * float(expected.abs().max())
+    torch.testing.assert_close(gradient, expected, rtol=0, atol=cubic + tolerance(torch.float64) / STEP)
 
 
 # --- info_nce ---
@@ -192,13 +208,13 @@ def test_info_nce_equals_the_loops(images, temperature):
     value = info_nce(projections, temperature)
     assert value.shape == ()
     expected = naive_info_nce(rows(projections), temperature)
-    assert number(value) == pytest.approx(expected, rel=1e-10, abs=1e-12)
+    assert number(value) == pytest.approx(expected, rel=DOUBLE, abs=DOUBLE)
 
 
 def test_info_nce_by_hand():
     # Two images, both views of each equal, the images orthogonal: -log(e / (e + 1 + 1)) for each anchor.
     projections = torch.tensor([[5.0, 0.0], [0.0, 2.0], [1.0, 0.0], [0.0, 7.0]], dtype=torch.float64)
-    assert number(info_nce(projections, 1.0)) == pytest.approx(math.log((math.e + 2) / math.e), rel=1e-12)
+    assert number(info_nce(projections, 1.0)) == pytest.approx(math.log((math.e + 2) / math.e), rel=DOUBLE)
 
 
 def test_info_nce_pairs_the_first_half_with_the_second():
@@ -212,14 +228,14 @@ def test_info_nce_ignores_the_length_of_each_projection():
     projections = normal(6, 4, seed=3)
     scales = torch.tensor([0.01, 1.0, 50.0, 3.0, 0.2, 9.0], dtype=torch.float64)[:, None]
     expected = number(info_nce(projections, 0.5))
-    assert number(info_nce(projections * scales, 0.5)) == pytest.approx(expected, rel=1e-10)
+    assert number(info_nce(projections * scales, 0.5)) == pytest.approx(expected, rel=DOUBLE)
 
 
 def test_info_nce_gradient_equals_finite_differences():
     projections = normal(6, 3, seed=4).requires_grad_()
     (gradient,) = torch.autograd.grad(info_nce(projections, 0.5), projections)
     expected = finite_differences(lambda z: naive_info_nce(z, 0.5), rows(projections))
-    torch.testing.assert_close(gradient, torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-8)
+    assert_gradient(gradient, expected, 0.5)
 
 
 # --- supervised_contrastive ---
@@ -234,7 +250,7 @@ def test_supervised_contrastive_equals_the_loops(labels, temperature):
     value = supervised_contrastive(projections, long(*labels), temperature)
     assert value.shape == ()
     expected = naive_supervised_contrastive(rows(projections), labels, temperature)
-    assert number(value) == pytest.approx(expected, rel=1e-10, abs=1e-12)
+    assert number(value) == pytest.approx(expected, rel=DOUBLE, abs=DOUBLE)
 
 
 def test_supervised_contrastive_by_hand():
@@ -244,13 +260,13 @@ def test_supervised_contrastive_by_hand():
     log_denominator = math.log(math.e + 4)
     expected = (4 * (log_denominator - 1 / 3) + 2 * (log_denominator - 1)) / 6
     value = supervised_contrastive(projections, long(0, 0, 1), 1.0)
-    assert number(value) == pytest.approx(expected, rel=1e-12)
+    assert number(value) == pytest.approx(expected, rel=DOUBLE)
 
 
 def test_supervised_contrastive_with_all_labels_distinct_is_info_nce():
     projections = normal(8, 5, seed=5)
     supervised = supervised_contrastive(projections, long(3, 1, 0, 2), 0.3)
-    assert number(supervised) == pytest.approx(number(info_nce(projections, 0.3)), rel=1e-10)
+    assert number(supervised) == pytest.approx(number(info_nce(projections, 0.3)), rel=DOUBLE)
 
 
 def test_supervised_contrastive_of_nothing_is_zero_and_differentiable():
@@ -267,7 +283,7 @@ def test_supervised_contrastive_gradient_equals_finite_differences():
     projections = normal(6, 3, seed=6).requires_grad_()
     (gradient,) = torch.autograd.grad(supervised_contrastive(projections, long(*labels), 0.3), projections)
     expected = finite_differences(lambda z: naive_supervised_contrastive(z, labels, 0.3), rows(projections))
-    torch.testing.assert_close(gradient, torch.tensor(expected, dtype=torch.float64), rtol=1e-5, atol=1e-8)
+    assert_gradient(gradient, expected, 0.3)
 
 
 # --- self_distillation ---
@@ -280,7 +296,7 @@ def test_self_distillation_equals_the_loops(images, categories, teacher_temperat
     value = self_distillation(logits, 0.1, teacher_temperature)
     assert value.shape == ()
     expected = naive_self_distillation(rows(logits), rows(logits), 0.1, teacher_temperature)
-    assert number(value) == pytest.approx(expected, rel=1e-10)
+    assert number(value) == pytest.approx(expected, rel=DOUBLE)
 
 
 def test_self_distillation_by_hand():
@@ -289,7 +305,7 @@ def test_self_distillation_by_hand():
     uniform_teacher = -0.5 * math.log(3 / 4) - 0.5 * math.log(1 / 4)
     uniform_student = math.log(2)
     value = self_distillation(logits, 1.0, 0.5)
-    assert number(value) == pytest.approx((uniform_teacher + uniform_student) / 2, rel=1e-12)
+    assert number(value) == pytest.approx((uniform_teacher + uniform_student) / 2, rel=DOUBLE)
 
 
 def test_self_distillation_crosses_the_views():
@@ -305,11 +321,10 @@ def test_self_distillation_does_not_differentiate_the_teacher():
 
     teacher = rows(logits)
     expected = finite_differences(lambda s: naive_self_distillation(s, teacher, 0.1, 0.07), teacher)
-    expected = torch.tensor(expected, dtype=torch.float64)
-    torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-8)
+    assert_gradient(gradient, expected, 0.1)
 
     through_teacher = finite_differences(lambda s: naive_self_distillation(s, s, 0.1, 0.07), teacher)
-    assert (torch.tensor(through_teacher, dtype=torch.float64) - expected).abs().max() > 0.01
+    assert (torch.tensor(through_teacher) - torch.tensor(expected)).abs().max() > 0.01
 
 
 def test_self_distillation_gradient_is_student_minus_teacher():
@@ -321,7 +336,7 @@ def test_self_distillation_gradient_is_student_minus_teacher():
         other = (view + images) % (2 * images)
         p, q = softmax(values[view], temperature), softmax(values[other], 0.04)
         expected = [(a - b) / (2 * images * temperature) for a, b in zip(p, q, strict=True)]
-        assert gradient[view].tolist() == pytest.approx(expected, rel=1e-8, abs=1e-12)
+        assert gradient[view].tolist() == pytest.approx(expected, rel=DOUBLE, abs=DOUBLE)
 
 
 # --- mean_entropy_gap ---
@@ -334,28 +349,28 @@ def test_mean_entropy_gap_equals_the_loops(images, categories, temperature):
     value = mean_entropy_gap(logits, temperature)
     assert value.shape == ()
     expected = naive_mean_entropy_gap(rows(logits), temperature)
-    assert number(value) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert number(value) == pytest.approx(expected, rel=DOUBLE, abs=DOUBLE)
     assert number(value) > 0
 
 
 def test_mean_entropy_gap_by_hand():
     # Rows (3/4, 1/4) and (1/4, 3/4) have a uniform mean; the first row alone leaves log 2 - H(3/4).
     logits = torch.tensor([[math.log(3.0), 0.0], [0.0, math.log(3.0)]], dtype=torch.float64)
-    assert number(mean_entropy_gap(logits, 1.0)) == pytest.approx(0.0, abs=1e-12)
+    assert number(mean_entropy_gap(logits, 1.0)) == pytest.approx(0.0, abs=DOUBLE)
     lopsided = logits[:1].repeat(2, 1)
     entropy = -0.75 * math.log(0.75) - 0.25 * math.log(0.25)
-    assert number(mean_entropy_gap(lopsided, 1.0)) == pytest.approx(math.log(2) - entropy, rel=1e-10)
+    assert number(mean_entropy_gap(lopsided, 1.0)) == pytest.approx(math.log(2) - entropy, rel=DOUBLE)
 
 
 def test_mean_entropy_gap_is_zero_for_confident_but_balanced_rows():
-    assert number(mean_entropy_gap(torch.eye(4, dtype=torch.float64), 0.1)) == pytest.approx(0.0, abs=1e-12)
+    assert number(mean_entropy_gap(torch.eye(4, dtype=torch.float64), 0.1)) == pytest.approx(0.0, abs=DOUBLE)
 
 
 def test_mean_entropy_gap_gradient_equals_finite_differences():
     logits = cosines(4, 3, seed=9).requires_grad_()
     (gradient,) = torch.autograd.grad(mean_entropy_gap(logits, 0.1), logits)
     expected = finite_differences(lambda z: naive_mean_entropy_gap(z, 0.1), rows(logits))
-    torch.testing.assert_close(gradient, torch.tensor(expected, dtype=torch.float64), rtol=1e-4, atol=1e-7)
+    assert_gradient(gradient, expected, 0.1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
@@ -364,7 +379,7 @@ def test_mean_entropy_gap_survives_probabilities_that_underflow(dtype):
     logits[:, 0] = 100.0
     logits.requires_grad_()
     value = mean_entropy_gap(logits, 0.1)
-    assert number(value) == pytest.approx(math.log(3), rel=1e-5)
+    assert number(value) == pytest.approx(math.log(3), abs=tolerance(dtype))
     (gradient,) = torch.autograd.grad(value, logits)
     assert torch.isfinite(gradient).all()
 
@@ -394,10 +409,9 @@ def test_losses_are_computed_in_single_precision_at_least(dtype):
     labels = long(0, 1, 0, 2)
     projections, logits = normal(8, 6, seed=10, dtype=dtype), cosines(8, 5, seed=11, dtype=dtype)
     expected = expected_losses(projections, logits, labels)
-    tolerance = 1e-10 if dtype is torch.float64 else 3e-5
     for name, value in every_loss(projections, logits, labels).items():
         assert value.dtype is (torch.float64 if dtype is torch.float64 else torch.float32), name
-        assert number(value) == pytest.approx(expected[name], rel=tolerance, abs=tolerance), name
+        assert number(value) == pytest.approx(expected[name], abs=tolerance(dtype)), name
 
 
 def test_losses_keep_their_precision_under_autocast():
@@ -409,7 +423,7 @@ def test_losses_keep_their_precision_under_autocast():
         values = every_loss(projections, logits, labels)
     for name, value in values.items():
         assert value.dtype is torch.float32, name
-        assert number(value) == pytest.approx(expected[name], rel=3e-5, abs=3e-5), name
+        assert number(value) == pytest.approx(expected[name], abs=tolerance(torch.float32)), name
 
 
 # --- gcd_loss ---
@@ -420,7 +434,7 @@ def test_gcd_loss_equals_the_loops_part_by_part():
     projections, logits = normal(10, 4, seed=14), cosines(10, 6, seed=15)
     result = gcd_loss(projections, logits, labels, labelled, 0.05)
     expected = naive_gcd_parts(rows(projections), rows(logits), labels.tolist(), labelled.tolist(), 0.05)
-    assert_parts_match(result, expected, 1e-9)
+    assert_parts_match(result, expected, torch.float64)
 
 
 @pytest.mark.parametrize(("sup_weight", "entropy_weight"), [(0.35, 2.0), (0.0, 1.0), (1.0, 4.0), (0.6, 0.0)])
@@ -431,7 +445,7 @@ def test_gcd_loss_weights(sup_weight, entropy_weight):
     expected = naive_gcd_parts(
         rows(projections), rows(logits), labels.tolist(), labelled.tolist(), 0.07, sup_weight, entropy_weight
     )
-    assert_parts_match(result, expected, 1e-9)
+    assert_parts_match(result, expected, torch.float64)
 
 
 def test_gcd_loss_defaults_weigh_065_and_035():
@@ -439,7 +453,7 @@ def test_gcd_loss_defaults_weigh_065_and_035():
     result = gcd_loss(projections, logits, long(1, 0, 1), flags(1, 1, 0), 0.07)
     unsupervised = result.self_distillation + result.mean_entropy_gap + result.info_nce
     supervised = result.cross_entropy + result.supervised_contrastive
-    assert number(result.total) == pytest.approx(number(0.65 * unsupervised + 0.35 * supervised), rel=1e-12)
+    assert number(result.total) == pytest.approx(number(0.65 * unsupervised + 0.35 * supervised), rel=DOUBLE)
 
 
 def test_gcd_loss_parts_are_named():
@@ -463,10 +477,8 @@ def test_gcd_loss_gradient_equals_finite_differences_with_a_constant_teacher():
     def total(z_, s_):
         return naive_gcd_parts(z_, s_, y, known, 0.06, entropy=2.0, teacher=s)["total"]
 
-    expected = torch.tensor(finite_differences(lambda z_: total(z_, s), z), dtype=torch.float64)
-    torch.testing.assert_close(by_projection, expected, rtol=1e-4, atol=1e-7)
-    expected = torch.tensor(finite_differences(lambda s_: total(z, s_), s), dtype=torch.float64)
-    torch.testing.assert_close(by_logit, expected, rtol=1e-4, atol=1e-7)
+    assert_gradient(by_projection, finite_differences(lambda z_: total(z_, s), z), 0.07)
+    assert_gradient(by_logit, finite_differences(lambda s_: total(z, s_), s), 0.1)
 
 
 @pytest.mark.parametrize("placeholder", [-1, 0, 3, -100, 1000])
@@ -565,7 +577,7 @@ def test_gcd_loss_is_finite_and_right_on_awkward_batches(case, values, dtype):
     logits.requires_grad_()
     result = gcd_loss(projections, logits, long(*labels), flags(*labelled), 0.04)
     expected = naive_gcd_parts(rows(projections), rows(logits), labels, labelled, 0.04)
-    assert_parts_match(result, expected, 1e-9 if dtype is torch.float64 else 5e-5)
+    assert_parts_match(result, expected, dtype)
     assert_finite_loss_and_gradients(result, projections, logits)
 
 
@@ -575,14 +587,14 @@ def test_without_labelled_images_both_supervised_parts_are_exactly_zero():
     assert number(result.cross_entropy) == 0.0
     assert number(result.supervised_contrastive) == 0.0
     unsupervised = number(result.self_distillation + result.mean_entropy_gap + result.info_nce)
-    assert number(result.total) == pytest.approx(0.65 * unsupervised, rel=1e-6)
+    assert number(result.total) == pytest.approx(0.65 * unsupervised, rel=SINGLE)
     assert_finite_loss_and_gradients(result, projections, logits)
 
 
 def test_a_batch_of_one_unlabelled_image_has_no_contrast():
     projections, logits = plain(1, torch.float64)
     result = gcd_loss(projections, logits, long(-1), flags(0), 0.07)
-    assert number(result.info_nce) == pytest.approx(0.0, abs=1e-12)
+    assert number(result.info_nce) == pytest.approx(0.0, abs=DOUBLE)
 
 
 @st.composite
@@ -608,10 +620,10 @@ def test_gcd_loss_on_any_batch(batch, teacher_temperature):
     logits = torch.tensor(logits, dtype=torch.float64).to(dtype).requires_grad_()
     result = gcd_loss(projections, logits, long(*labels), flags(*labelled), teacher_temperature)
     expected = naive_gcd_parts(rows(projections), rows(logits), labels, labelled, teacher_temperature)
-    assert_parts_match(result, expected, 1e-9 if dtype is torch.float64 else 1e-4)
+    assert_parts_match(result, expected, dtype)
     assert_finite_loss_and_gradients(result, projections, logits)
-    assert number(result.mean_entropy_gap) >= -1e-6
-    assert number(result.info_nce) >= -1e-6
+    assert number(result.mean_entropy_gap) >= -tolerance(dtype)
+    assert number(result.info_nce) >= -tolerance(dtype)
 
 
 def test_gradient_steps_reduce_the_gcd_loss():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 import sptnet
+from helpers.rounding import DOUBLE
 from sptnet.errors import Misuse
 from sptnet.metrics import nmi_ari, split_accuracy
 
@@ -91,7 +92,7 @@ POSSIBLE = {"v2": possible_v2, "v2b": possible_v2b, "v1": possible_v1}
 
 
 def same(value, expected):
-    return math.isnan(value) if expected is None else abs(value - float(expected)) < 1e-9
+    return math.isnan(value) if expected is None else abs(value - float(expected)) < DOUBLE
 
 
 def triple(result):
@@ -128,7 +129,7 @@ def test_split_accuracy_is_attained_by_a_best_naming(form, instances, old):
 def test_v2_all_is_the_best_over_all_namings(instances, old):
     y_true, y_pred = instances
     best = max(fraction(hits(y_true, y_pred, naming)) for naming in namings(y_true, y_pred))
-    assert split_accuracy(y_true, y_pred, old).all == pytest.approx(float(best), abs=1e-12)
+    assert split_accuracy(y_true, y_pred, old).all == pytest.approx(float(best), abs=DOUBLE)
 
 
 # --- worked example ---
@@ -150,7 +151,7 @@ EXAMPLE_PRED = [cluster for clusters in EXAMPLE.values() for cluster in clusters
 )
 def test_worked_example(form, expected):
     result = split_accuracy(EXAMPLE_TRUE, EXAMPLE_PRED, ["a", "b"], form=form)
-    assert triple(result) == pytest.approx(tuple(float(x) for x in expected), abs=1e-12)
+    assert triple(result) == pytest.approx(tuple(float(x) for x in expected), abs=DOUBLE)
     assert all(isinstance(value, float) for value in triple(result))
 
 
@@ -195,7 +196,7 @@ def test_renaming_the_clusters_does_not_change_all(form, instances, old, names):
     y_true, y_pred = instances
     before = split_accuracy(y_true, y_pred, old, form=form)
     after = split_accuracy(y_true, [100 + 7 * names[p] for p in y_pred], old, form=form)
-    assert after.all == pytest.approx(before.all, abs=1e-12)
+    assert after.all == pytest.approx(before.all, abs=DOUBLE)
 
 
 @pytest.mark.parametrize("form", ["v2", "v1"])
@@ -206,7 +207,7 @@ def test_all_is_the_mix_of_old_and_new(form, instances, old):
     weight = sum(t in old for t in y_true) / len(y_true)
     assume(0 < weight < 1)
     result = split_accuracy(y_true, y_pred, old, form=form)
-    assert result.all == pytest.approx(weight * result.old + (1 - weight) * result.new, abs=1e-12)
+    assert result.all == pytest.approx(weight * result.old + (1 - weight) * result.new, abs=DOUBLE)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -215,7 +216,7 @@ def test_separate_matchings_are_never_worse(instances, old):
     y_true, y_pred = instances
     together = split_accuracy(y_true, y_pred, old, form="v2")
     separate = split_accuracy(y_true, y_pred, old, form="v1")
-    assert separate.all >= together.all - 1e-12
+    assert separate.all >= together.all - DOUBLE
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -349,8 +350,8 @@ def naive_ari(y_true, y_pred):
 def test_nmi_and_ari_equal_the_loops(instances):
     y_true, y_pred = instances
     nmi, ari = nmi_ari(y_true, y_pred)
-    assert nmi == pytest.approx(naive_nmi(y_true, y_pred), abs=1e-9)
-    assert ari == pytest.approx(naive_ari(y_true, y_pred), abs=1e-9)
+    assert nmi == pytest.approx(naive_nmi(y_true, y_pred), abs=DOUBLE)
+    assert ari == pytest.approx(naive_ari(y_true, y_pred), abs=DOUBLE)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -359,8 +360,8 @@ def test_nmi_and_ari_equal_those_of_scikit_learn(instances):
     y_true, y_pred = instances
     nmi, ari = nmi_ari(y_true, y_pred)
     expected = normalized_mutual_info_score(y_true, y_pred, average_method="arithmetic")
-    assert nmi == pytest.approx(expected, abs=1e-9)
-    assert ari == pytest.approx(adjusted_rand_score(y_true, y_pred), abs=1e-9)
+    assert nmi == pytest.approx(expected, abs=DOUBLE)
+    assert ari == pytest.approx(adjusted_rand_score(y_true, y_pred), abs=DOUBLE)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +376,7 @@ def test_nmi_and_ari_equal_those_of_scikit_learn(instances):
     ],
 )
 def test_nmi_and_ari_at_the_corners(y_true, y_pred, expected):
-    assert nmi_ari(y_true, y_pred) == pytest.approx(expected, abs=1e-9)
+    assert nmi_ari(y_true, y_pred) == pytest.approx(expected, abs=DOUBLE)
 
 
 def test_nmi_and_ari_on_a_large_noisy_clustering():
@@ -383,12 +384,12 @@ def test_nmi_and_ari_on_a_large_noisy_clustering():
     y_true = rng.integers(0, 20, size=5000)
     y_pred = np.where(rng.random(5000) < 0.6, y_true, rng.integers(0, 30, size=5000))
     nmi, ari = nmi_ari(y_true, y_pred)
-    assert nmi == pytest.approx(normalized_mutual_info_score(y_true, y_pred), abs=1e-9)
-    assert ari == pytest.approx(adjusted_rand_score(y_true, y_pred), abs=1e-9)
+    assert nmi == pytest.approx(normalized_mutual_info_score(y_true, y_pred), abs=DOUBLE)
+    assert ari == pytest.approx(adjusted_rand_score(y_true, y_pred), abs=DOUBLE)
 
 
 def test_nmi_and_ari_of_strings():
     y_true, y_pred = ["a", "a", "b", "b", "c"], ["x", "x", "x", "y", "y"]
     nmi, ari = nmi_ari(y_true, y_pred)
-    assert nmi == pytest.approx(normalized_mutual_info_score(y_true, y_pred), abs=1e-9)
-    assert ari == pytest.approx(adjusted_rand_score(y_true, y_pred), abs=1e-9)
+    assert nmi == pytest.approx(normalized_mutual_info_score(y_true, y_pred), abs=DOUBLE)
+    assert ari == pytest.approx(adjusted_rand_score(y_true, y_pred), abs=DOUBLE)

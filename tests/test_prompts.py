@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
+from helpers.rounding import assert_same, terms_of
 from sptnet.config import PromptSettings
 from sptnet.errors import Misuse
 from sptnet.prompts import GlobalPrompt, SpatialPrompt, build_prompt
@@ -200,7 +201,7 @@ def test_forward_adds_delta_to_every_image(kind):
     delta = prompt.delta()
     assert delta.shape == (1, 3, 16, 24)
     for image, prompted in zip(images, out, strict=True):
-        torch.testing.assert_close(prompted, image + delta[0], rtol=1e-6, atol=1e-6)
+        assert_same(prompted, image + delta[0], terms=3)  # an image, its frames and its border
     assert torch.equal(images, kept)
 
 
@@ -371,10 +372,11 @@ def test_the_noise_can_be_less_or_none(kind, make_model):
 @torch.no_grad()
 def test_without_noise_images_begin_as_they_are(make_model):
     model = make_model()
-    images = torch.randn(2, 3, 32, 32, generator=generator(1))
+    images = torch.randn(2, 3, 32, 32, generator=generator(1)).double()
     model.attach_prompt(PromptSettings(kind="spatial+global", border=4, noise=0.0), generator(0))
+    model.double()
     for prompted, plain in zip(model(images), model(images, prompted=False), strict=True):
-        torch.testing.assert_close(prompted, plain, rtol=0, atol=1e-6)
+        assert_same(prompted, plain, terms_of(model))
 
 
 def test_prompts_without_noise_learn(make_model):

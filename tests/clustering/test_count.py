@@ -14,6 +14,7 @@ import torch
 from sklearn.metrics import silhouette_score
 
 from conftest import Call
+from helpers.rounding import DOUBLE, assert_differs, assert_same, terms_of
 from sptnet.clustering import count as estimate
 from sptnet.clustering import count_evidence as count_curve
 from sptnet.clustering import count_search
@@ -169,8 +170,9 @@ def test_brents_curve_is_what_k_means_and_all_matchings_give() -> None:
         matchings = itertools.permutations(range(trial.n_categories), 3)
         hits = max(sum(int((clusters[classes == c] == m[c]).sum()) for c in range(3)) for m in matchings)
         assert trial.labelled_accuracy == hits / len(classes)
-        assert trial.inertia == pytest.approx(model.inertia_ / len(features), rel=1e-5)
-        assert trial.silhouette == pytest.approx(silhouette_score(unit, model.labels_), abs=1e-5)
+        terms = sum(features.shape)  # means over points of sums over axes
+        assert_same(trial.inertia, model.inertia_ / len(features), terms, dtype=torch.float32)
+        assert_same(trial.silhouette, silhouette_score(unit, model.labels_), terms, scale=1.0, dtype=torch.float32)
 
 
 def test_the_defaults_curve_is_what_its_clusters_give(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +197,7 @@ def test_the_defaults_curve_is_what_its_clusters_give(monkeypatch: pytest.Monkey
             shares.append(hits / len(classes))
             means = np.stack([points.numpy()[labels == c].mean(0) for c in range(trial.n_categories)])
             inertias.append(((points.numpy() - means[labels]) ** 2).sum() / len(features))
-        assert trial.labelled_accuracy == pytest.approx(np.mean(shares), abs=1e-12)
+        assert trial.labelled_accuracy == pytest.approx(np.mean(shares), abs=DOUBLE)
         assert trial.inertia == pytest.approx(np.mean(inertias), rel=0.02)  # the last assignment follows the last means
 
 
@@ -289,8 +291,8 @@ def test_many_dimensions_are_reduced_without_harm(monkeypatch: pytest.MonkeyPatc
     assert estimate_n_categories(features, y, random_state=0, n_repeats=2).n_categories == 8
     random = np.random.RandomState(0)
     flat = (random.standard_normal((30, 3)) @ random.standard_normal((3, 12))).astype(np.float32)
-    kept = estimate.principal(flat, 3)
-    assert np.allclose(kept @ kept.T, (flat - flat.mean(0)) @ (flat - flat.mean(0)).T, atol=1e-3)
+    kept, centred = estimate.principal(flat, 3), (flat - flat.mean(0)).astype(np.float64)
+    assert_same(kept @ kept.T, centred @ centred.T, terms=30 + 12, sums=3)  # covariance, directions, products
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -366,7 +368,7 @@ def test_the_silhouette_is_that_of_scikit_learn() -> None:
     labels[0] = 4  # a point alone
     distances = torch.from_numpy(np.linalg.norm(points[:, None] - points, axis=2))
     found = silhouette(distances, torch.from_numpy(labels), 9)  # two clusters have no point
-    assert found == pytest.approx(silhouette_score(points, labels), abs=1e-12)
+    assert found == pytest.approx(silhouette_score(points, labels), abs=DOUBLE)
     assert silhouette(distances, torch.zeros(40, dtype=torch.int64), 1) == 0.0
 
 
@@ -410,8 +412,8 @@ def test_features_come_in_order_and_say_how_far_they_are(
     features = extract_features(backbone, two_times, 0.875, cpu, on_progress=heard.append)
     assert features.shape == (120, 96) and features.dtype == torch.float32
     assert heard == [64, 120]
-    assert torch.allclose(features[:60], features[60:], atol=1e-5)
-    assert not torch.allclose(features[0], features[1], atol=1e-3)
+    assert_same(features[:60], features[60:], terms_of(backbone))
+    assert_differs(features[0], features[1], terms_of(backbone))
     assert backbone.training
     assert extract_features(backbone, [], 0.875, cpu).shape == (0, 96)
 

@@ -14,13 +14,15 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch.utils.data import Dataset
 
+from helpers.rounding import assert_same, terms_of
 from sptnet import CategoryDiscoverer
 from sptnet.data.image_set import digits
 from sptnet.discovery import pace
 from sptnet.discovery.estimator_inputs import GivenImages, as_image_set, as_images, label_names, seed_from, sorted_names
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.predictor import load
-from sptnet.model.backbone import EMBEDDED
+from sptnet.losses import STUDENT_TEMPERATURE
+from sptnet.model.backbone import EMBEDDED, build_backbone
 from sptnet.runtime.distributed import World
 
 TINY = {"backbone.image_size": 32, "kmeans.n_init": 2, "head.hidden": 16, "head.bottleneck": 8}
@@ -82,10 +84,10 @@ def test_what_fitting_leaves(fitted: CategoryDiscoverer) -> None:
     assert (fitted.n_categories_, fitted.n_known_, fitted.run_) == (5, 3, None)
     assert fitted.labels_.shape == (40,)
     assert fitted.probabilities_.shape == (40, 5)
-    assert np.allclose(fitted.probabilities_.sum(1), 1)
+    assert_same(fitted.probabilities_.sum(1), np.ones(40), terms=5)
     assert np.array_equal(fitted.probabilities_.argmax(1), fitted.labels_)
     assert fitted.embedding_.shape == (40, 96)
-    assert np.allclose(np.linalg.norm(fitted.embedding_, axis=1), 1, atol=1e-6)
+    assert_same(np.linalg.norm(fitted.embedding_, axis=1), np.ones(40), terms=96)
     assert [category.name for category in fitted.categories_] == fitted.classes_.tolist()
     names = fitted.classes_.tolist()
     placed = [found if y == -1 else names.index(str(y)) for found, y in zip(fitted.labels_, Y, strict=True)]
@@ -96,8 +98,10 @@ def test_what_fitting_leaves(fitted: CategoryDiscoverer) -> None:
 
 def test_predictions_repeat_the_fit(fitted: CategoryDiscoverer) -> None:
     assert np.array_equal(fitted.predict(X), fitted.labels_)
-    assert np.allclose(fitted.predict_proba(X), fitted.probabilities_, atol=1e-6)
-    assert np.allclose(fitted.transform(X), fitted.embedding_, atol=1e-6)
+    terms = terms_of(build_backbone(EMBEDDED, image_size=32, pretrained=False))
+    # Probabilities are a softmax of squared distances of unit vectors, divided by the temperature.
+    assert_same(fitted.predict_proba(X), fitted.probabilities_, terms, scale=2 / STUDENT_TEMPERATURE)
+    assert_same(fitted.transform(X), fitted.embedding_, terms)
     again = clone(fitted)
     assert np.array_equal(again.fit_predict(X, Y), fitted.labels_)
     assert np.array_equal(clone(fitted).fit_transform(X, Y), fitted.embedding_)

@@ -34,6 +34,14 @@ def make_trainer(config=None, plan=None, trainable_blocks=1, batch_size=12, seed
     return StageTrainer(model, plan, data, compute, stage=1, batch_size=batch_size, seed=seed)
 
 
+def in_double(trainer):
+    """The same trainer, made to compute in float64."""
+    trainer.model.double()
+    normalise = trainer.data.maker.normalise
+    trainer.data.maker.normalise = lambda views: normalise(views).double()
+    return trainer
+
+
 def one_step(trainer, phase, number=0):
     """One step of the phase, on a batch with as many draws as it needs; the batch is given back normalised."""
     batches = trainer.epoch_batches(0)

@@ -12,6 +12,7 @@ from timm.models.eva import Eva
 from timm.models.vision_transformer import ParallelScalingBlock, ParallelThingsBlock, VisionTransformer
 from torch import Tensor, nn
 
+from helpers.rounding import assert_differs, assert_same, terms_of
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Misuse
@@ -50,6 +51,11 @@ def model_of(vit: nn.Module, prompt: PromptSettings | None = None) -> GcdModel:
     if prompt is not None:
         model.attach_prompt(prompt)
     return model.double().eval()
+
+
+def assert_same_weights(found: Any, expected: Any, model: GcdModel) -> None:
+    """Rows sum to one, so one is the size of the terms."""
+    assert_same(found, expected, terms_of(model.backbone), scale=1.0)
 
 
 def plain(**settings: object) -> VisionTransformer:
@@ -118,8 +124,8 @@ def test_plain_transformers(settings: dict[str, object], images: Tensor) -> None
     expected = by_hand(block.attn, block.norm1(entering(model.backbone.vit, images)))
     weights = all_weights(model, images)
     assert weights.shape[-1] == 17 + settings.get("reg_tokens", 0)  # type: ignore[operator]
-    torch.testing.assert_close(weights, expected, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    assert_same_weights(weights, expected, model)
+    assert_same(weights.sum(-1), torch.ones_like(weights[..., 0]), terms=weights.shape[-1])
     assert expected.std() > 0.01  # not all alike
 
 
@@ -133,8 +139,8 @@ def test_rotary_transformers(settings: dict[str, object], images: Tensor) -> Non
     block, rope = vit.blocks[-1], vit.rope.get_embed()
     x = block.norm1(entering(vit, images))
     weights = all_weights(model, images)
-    torch.testing.assert_close(weights, by_hand(block.attn, x, rope), rtol=1e-10, atol=1e-12)
-    assert not torch.allclose(weights, by_hand(block.attn, x))
+    assert_same_weights(weights, by_hand(block.attn, x, rope), model)
+    assert_differs(weights, by_hand(block.attn, x), terms_of(model.backbone), scale=1.0)
 
 
 @torch.no_grad()
@@ -145,7 +151,7 @@ def test_a_block_that_is_an_attention_itself(images: Tensor) -> None:
     x = block.in_norm(entering(model.backbone.vit, images)) @ block.in_proj.weight.T
     query, key, _ = x[..., -3 * 24 :].unflatten(-1, (3, 3, 8)).permute(2, 0, 3, 1, 4)
     expected = (query @ key.transpose(-1, -2) / 8**0.5).softmax(-1)
-    torch.testing.assert_close(all_weights(model, images), expected, rtol=1e-10, atol=1e-12)
+    assert_same_weights(all_weights(model, images), expected, model)
 
 
 @torch.no_grad()
@@ -155,7 +161,7 @@ def test_a_block_with_attentions_side_by_side(images: Tensor) -> None:
     block: Any = model.backbone.vit.blocks[-1]
     x = entering(model.backbone.vit, images)
     expected = [by_hand(side.attn, side.norm(x)) for side in block.attns]
-    torch.testing.assert_close(all_weights(model, images), torch.cat(expected, 1), rtol=1e-10, atol=1e-12)
+    assert_same_weights(all_weights(model, images), torch.cat(expected, 1), model)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +175,7 @@ def test_prompts_are_applied_or_left_out(prompt: PromptSettings, images: Tensor)
     vit: Any = model.backbone.vit
     block = vit.blocks[-1]
     bare = by_hand(block.attn, block.norm1(entering(vit, images)))
-    torch.testing.assert_close(all_weights(model, images, prompted=False), bare, rtol=1e-10, atol=1e-12)
+    assert_same_weights(all_weights(model, images, prompted=False), bare, model)
     if model.tokens is None:
         x = entering(vit, images + model.prompt.delta())
     else:
@@ -178,7 +184,7 @@ def test_prompts_are_applied_or_left_out(prompt: PromptSettings, images: Tensor)
         x = vit.blocks[0](torch.cat([x[:, :1], first, x[:, 1:]], dim=1))
         x = torch.cat([x[:, :1], last, x[:, 4:]], dim=1)
     weights = all_weights(model, images)
-    torch.testing.assert_close(weights, by_hand(block.attn, block.norm1(x)), rtol=1e-10, atol=1e-12)
+    assert_same_weights(weights, by_hand(block.attn, block.norm1(x)), model)
 
 
 @pytest.mark.parametrize("make", [plain, rotary])
@@ -220,8 +226,8 @@ def test_only_the_class_token_and_the_patches_are_kept(kind: str, cpu: Compute) 
             torch.tensor(values).view(3, 1, 1) for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
         )
         whole = all_weights(model, (pixels - mean) / deviation)[0].detach().numpy()
-        np.testing.assert_allclose(attention.heads[:, 0], whole[:, 0, n_before:], atol=1e-6)
-        np.testing.assert_allclose(attention.heads[:, 1:], whole[:, n_before:, n_before:], atol=1e-6)
+        assert_same_weights(attention.heads[:, 0], whole[:, 0, n_before:], model)
+        assert_same_weights(attention.heads[:, 1:], whole[:, n_before:, n_before:], model)
         assert (attention.heads.sum(-1) < 1).all()
 
 

@@ -1,6 +1,7 @@
 """`sptnet.load`: the same answer for the same picture, however it is given."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,7 @@ import torch
 from PIL import Image
 
 import sptnet
+from helpers.rounding import assert_differs, assert_same, rounding, terms_of
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.data.store import ImageStore
@@ -57,6 +59,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
+def assert_same_answer(found: npt.NDArray[Any], expected: npt.NDArray[Any], predictor: Predictor) -> None:
+    """Categories are equal; probabilities are a softmax of logits of size 1, divided by the temperature."""
+    if found.dtype == np.int64:
+        assert found.tolist() == expected.tolist()
+    else:
+        scale = 1 / STUDENT_TEMPERATURE if found.shape[1] == len(predictor.categories) else None
+        assert_same(found, expected, terms_of(predictor.model), scale=scale)
+
+
 def test_names_of_new_categories_do_not_clash(predictor: Predictor) -> None:
     assert predictor.categories == ("new-1", "owl", "new-2", "new-3")
     assert predictor.n_known == 2
@@ -76,7 +87,7 @@ def test_shapes_and_kinds(predictor: Predictor, files: list[Path]) -> None:
     assert (categories.shape, probabilities.shape, features.shape) == ((3,), (3, 4), (3, 96))
     assert (categories.dtype, probabilities.dtype, features.dtype) == (np.int64, np.float32, np.float32)
     assert np.array_equal(categories, probabilities.argmax(1))
-    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
+    assert_same(probabilities.sum(1), np.ones(3), terms=4)
     assert not np.array_equal(features[0], features[1])
 
 
@@ -105,21 +116,21 @@ def test_one_image_gives_one_row(method: str, predictor: Predictor, files: list[
     for image in (files[0], str(files[0]), Image.fromarray(array), array, [files[0]]):
         answer = ask(image)
         assert len(answer) == 1
-        np.testing.assert_allclose(answer, expected, rtol=1e-5, atol=1e-6)
+        assert_same_answer(answer, expected, predictor)
 
 
 def test_grey_arrays_are_images_and_stacks_of_them_are_many(predictor: Predictor) -> None:
     grey = picture(1)[:, :, 0]
     one = predictor.predict_proba(grey)
     assert one.shape == (1, 4)
-    np.testing.assert_allclose(predictor.predict_proba(np.stack([grey] * 5)), np.repeat(one, 5, axis=0), rtol=1e-5)
-    np.testing.assert_allclose(predictor.predict_proba(Image.fromarray(grey)), one, rtol=1e-5)
-    np.testing.assert_allclose(predictor.predict_proba(grey[:, :, None]), one, rtol=1e-5)
+    assert_same_answer(predictor.predict_proba(np.stack([grey] * 5)), np.repeat(one, 5, axis=0), predictor)
+    assert_same_answer(predictor.predict_proba(Image.fromarray(grey)), one, predictor)
+    assert_same_answer(predictor.predict_proba(grey[:, :, None]), one, predictor)
 
 
 def test_batches_do_not_change_the_answer(load_run: Path, predictor: Predictor, files: list[Path]) -> None:
     small = Predictor(predictor.model, predictor.card, predictor.compute, batch_size=2)
-    np.testing.assert_allclose(small.predict_proba(files), predictor.predict_proba(files), rtol=1e-4, atol=1e-6)
+    assert_same_answer(small.predict_proba(files), predictor.predict_proba(files), predictor)
 
 
 def test_no_images_give_no_answers(predictor: Predictor) -> None:
@@ -135,7 +146,7 @@ def test_logits_of_tensors_are_those_behind_the_probabilities(predictor: Predict
     logits = predictor.logits(x)
     assert logits.shape == (3, 4)
     assert torch.equal(logits, predictor.outputs(files).logits)
-    assert (logits.abs() <= 1.0001).all()  # cosines
+    assert (logits.abs() <= 1 + rounding(terms_of(predictor.model.head))).all()  # cosines
     probabilities = (logits / STUDENT_TEMPERATURE).softmax(1).numpy()
     assert np.array_equal(probabilities, predictor.predict_proba(files))
 
@@ -143,7 +154,7 @@ def test_logits_of_tensors_are_those_behind_the_probabilities(predictor: Predict
 def test_prompts_are_applied_unless_left_out(predictor: Predictor, files: list[Path]) -> None:
     with_prompts, without = predictor.outputs(files), predictor.outputs(files, prompted=False)
     assert torch.equal(with_prompts.features, torch.from_numpy(predictor.features(files)))
-    assert not torch.allclose(with_prompts.features, without.features, atol=1e-3)
+    assert_differs(with_prompts.features, without.features, terms_of(predictor.model))
 
 
 def test_saving_a_loaded_model_changes_no_bit(predictor: Predictor, files: list[Path], tmp_path: Path) -> None:

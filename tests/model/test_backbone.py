@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
+from helpers.rounding import assert_differs, assert_same, terms_of
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Failure, Misuse
@@ -40,7 +41,7 @@ def assert_class_token(backbone: Backbone, x: Tensor) -> None:
     with torch.inference_mode():
         features = backbone(x)
         assert features.shape == (len(x), backbone.dim)
-        torch.testing.assert_close(features, backbone.vit.forward_features(x)[:, 0], rtol=1e-10, atol=1e-10)
+        assert_same(features, backbone.vit.forward_features(x)[:, 0], terms_of(backbone))
 
 
 def shaken(backbone: Backbone, seed: int = 1) -> Backbone:
@@ -101,17 +102,17 @@ def test_rotary_positions_reach_every_block(name: str) -> None:
     assert_class_token(backbone, images(2, 64))
     x = torch.randn(1, 16 + backbone.vit.num_prefix_tokens, 128, dtype=torch.float64)
     for block in backbone.vit.blocks:  # otherwise a block that is given none would go unnoticed
-        assert not torch.allclose(block(x, rope=backbone.vit.rope.get_embed(shape=[4, 4])), block(x), atol=1e-4)
+        assert_differs(block(x, rope=backbone.vit.rope.get_embed(shape=[4, 4])), block(x), terms_of(block))
 
 
 def test_every_block_has_its_own_rotary_positions() -> None:
     backbone, x = rotary(MIXED), images(2, 64)
     with torch.inference_mode():
         features = backbone(x)
-        torch.testing.assert_close(features, backbone.vit.forward_features(x)[:, 0], rtol=1e-5, atol=1e-5)
+        assert_same(features, backbone.vit.forward_features(x)[:, 0], terms_of(backbone))
         backbone.vit.rope.freqs[:, -1] += 0.5  # of the last block
-        assert not torch.allclose(backbone(x), features, atol=1e-3)
-        torch.testing.assert_close(backbone(x), backbone.vit.forward_features(x)[:, 0], rtol=1e-5, atol=1e-5)
+        assert_differs(backbone(x), features, terms_of(backbone))
+        assert_same(backbone(x), backbone.vit.forward_features(x)[:, 0], terms_of(backbone))
 
 
 @pytest.mark.parametrize("name", [*ROTARY, MIXED, "vit_small_patch14_reg4_dinov2.lvd142m"])
@@ -216,19 +217,19 @@ def naive_vpt(backbone: Backbone, x: Tensor, tokens: Tensor) -> Tensor:
 
 
 def test_deep_tokens_do_what_a_plain_loop_does() -> None:
-    backbone = shaken(embedded())
-    x = images(3, 32)
-    tokens = torch.randn(4, 2, 96, generator=torch.Generator().manual_seed(3))
+    backbone = shaken(embedded()).double()
+    x, terms = images(3, 32).double(), terms_of(backbone)
+    tokens = torch.randn(4, 2, 96, generator=torch.Generator().manual_seed(3)).double()
     with torch.inference_mode():
         with_tokens = backbone(x, tokens)
-        torch.testing.assert_close(with_tokens, naive_vpt(backbone, x, tokens), rtol=1e-4, atol=1e-5)
-        assert not torch.allclose(with_tokens, backbone(x), atol=1e-2)
+        assert_same(with_tokens, naive_vpt(backbone, x, tokens), terms)
+        assert_differs(with_tokens, backbone(x), terms)
         for layer in range(4):  # every block has tokens of its own
             other = tokens.clone()
             other[layer] = -other[layer]
-            assert not torch.allclose(backbone(x, other), with_tokens, atol=1e-4)
+            assert_differs(backbone(x, other), with_tokens, terms)
         # no tokens at all change nothing
-        torch.testing.assert_close(backbone(x, tokens[:, :0]), backbone(x), rtol=1e-5, atol=1e-5)
+        assert_same(backbone(x, tokens[:, :0]), backbone(x), terms)
 
 
 def test_the_gradient_reaches_the_tokens_of_every_block() -> None:
@@ -259,7 +260,7 @@ def test_prompts_fit_every_patch_size(name: str, size: int, patch: int) -> None:
             model.attach_prompt(settings, torch.Generator().manual_seed(0))
             assert model(x)[1].shape == (2, 5)
             assert torch.equal(model(x, prompted=False)[1], before)
-            assert not torch.equal(model(x)[1], before)
+            assert_differs(model(x)[1], before, terms_of(model))
     with pytest.raises(Misuse, match=f"largest allowed is {largest} for {patch} x {patch}"):
         model.attach_prompt(PromptSettings(kind="shared", width=largest + 1))
 
@@ -273,7 +274,7 @@ def test_the_embedded_weights_load_and_matter() -> None:
     with torch.inference_mode():
         features = backbone(x)
         assert torch.equal(features, build_backbone(EMBEDDED).eval()(x))
-        assert not torch.allclose(features, embedded(96)(x))
+        assert_differs(features, embedded(96)(x), terms_of(backbone))
 
 
 def half(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -490,10 +491,9 @@ def test_dinov2_s_own_files_load_at_another_size(registers: bool, tmp_path: Path
     patches = patches.flatten(2).mT + interpolated(positions[:, 1:], 37, 4)
     first = (cls + positions[:, :1]).expand(2, 1, 64)
     wanted = torch.cat([first, *[regs.expand(2, 4, 64)] * registers, patches], dim=1)
+    pixels, sides = 3 * 14 * 14, 37 + 37  # a patch, and its position as a mean over rows and columns of the old grid
     with torch.inference_mode():
-        torch.testing.assert_close(
-            enter_first_block(loaded.vit, loaded.vit.patch_embed(x)), wanted, rtol=1e-5, atol=1e-5
-        )
+        assert_same(enter_first_block(loaded.vit, loaded.vit.patch_embed(x)), wanted, terms=pixels + sides)
 
 
 def test_dinov2_s_giant_has_packed_gates(tmp_path: Path) -> None:
@@ -509,7 +509,7 @@ def test_dinov2_s_giant_has_packed_gates(tmp_path: Path) -> None:
     gate, value = F.linear(x, theirs["blocks.1.mlp.w12.weight"], theirs["blocks.1.mlp.w12.bias"]).chunk(2, dim=-1)
     wanted = F.linear(F.silu(gate) * value, theirs["blocks.1.mlp.w3.weight"], theirs["blocks.1.mlp.w3.bias"])
     with torch.inference_mode():
-        torch.testing.assert_close(loaded.vit.blocks[1].mlp(x), wanted)
+        assert_same(loaded.vit.blocks[1].mlp(x), wanted, terms_of(loaded.vit.blocks[1].mlp))
 
 
 def test_half_precision_is_widened_before_positions_are_added(tmp_path: Path) -> None:

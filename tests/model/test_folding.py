@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 
 from conftest import fill, random_model
 from helpers.result_runs import make_run, small_result
+from helpers.rounding import assert_differs, assert_same, terms_of
 from sptnet.cli.export import export
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
@@ -32,7 +33,7 @@ from sptnet.results.edits.names import EditedNames, Part
 from sptnet.runtime.compute import choose_compute
 
 KINDS = ("global", "shared", "spatial", "shared+global", "spatial+global")
-PRECISIONS = {torch.float32: 1e-5, torch.float64: 1e-10}
+PRECISIONS = (torch.float32, torch.float64)
 SMALL = {"depth": 2, "embed_dim": 48, "num_heads": 3}
 MAKES = {
     "vit_base_patch16_224.dino": 48,
@@ -67,9 +68,9 @@ def features_and_logits(model: GcdModel, x: Tensor) -> tuple[Tensor, Tensor]:
     return model.features(x), model(x)[1]
 
 
-def assert_same_outputs(folded: GcdModel, model: GcdModel, x: Tensor, tolerance: float) -> None:
-    for found, expected in zip(features_and_logits(folded, x), features_and_logits(model, x), strict=True):
-        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+def assert_same_outputs(found: tuple[Any, Any], model: GcdModel, x: Tensor) -> None:
+    for one, other in zip(found, features_and_logits(model, x), strict=True):
+        assert_same(one, other, terms_of(model))
 
 
 # folding
@@ -82,16 +83,15 @@ def test_every_pixel_prompt_can_be_folded(kind: str, dtype: torch.dtype) -> None
     folded = fold_prompt(model)
     assert can_fold(model) and not can_fold(folded)
     assert list(folded.prompt.parameters()) == []
-    assert_same_outputs(folded, model, x, PRECISIONS[dtype])
-    plain = model.features(x, prompted=False)
-    assert not torch.allclose(folded.features(x), plain, atol=1e-2), "the prompts must matter"
+    assert_same_outputs(features_and_logits(folded, x), model, x)
+    assert_differs(folded.features(x), model.features(x, prompted=False), terms_of(model))
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize(("name", "size"), MAKES.items())
 def test_every_make_of_backbone_can_be_folded(name: str, size: int, dtype: torch.dtype) -> None:
-    model = model_of(name, size).to(dtype)
-    assert_same_outputs(fold_prompt(model), model, some_images(2, size, dtype), PRECISIONS[dtype])
+    model, x = model_of(name, size).to(dtype), some_images(2, size, dtype)
+    assert_same_outputs(features_and_logits(fold_prompt(model), x), model, x)
 
 
 def test_folding_leaves_the_model_as_it_was_and_shares_its_weights() -> None:
@@ -144,15 +144,15 @@ def test_prediction_runs_on_the_folded_model(predictor: Predictor, monkeypatch: 
     expected = features_and_logits(predictor.model, x)[1]
     with monkeypatch.context() as changes:
         changes.setattr(GcdModel, "with_prompt", lambda self, patches, images: patches)
-        torch.testing.assert_close(predictor.logits(x), expected, rtol=1e-5, atol=1e-5)
+        assert_same(predictor.logits(x), expected, terms_of(predictor.model))
         with_prompts = predictor.outputs(pictures)
     assert len(predictor.model.prompt.parts) == 2
     plain = predictor.outputs(pictures, prompted=False)
     predictor.folded = predictor.model  # type: ignore[misc]
-    torch.testing.assert_close(predictor.outputs(pictures).logits, with_prompts.logits, rtol=1e-5, atol=1e-5)
+    assert_same(predictor.outputs(pictures).logits, with_prompts.logits, terms_of(predictor.model))
     predictor.model.prompt = random_model().prompt
     assert torch.equal(predictor.outputs(pictures).logits, plain.logits)
-    assert not torch.allclose(plain.logits, with_prompts.logits, atol=1e-3)
+    assert_differs(plain.logits, with_prompts.logits, terms_of(predictor.model))
 
 
 # files
@@ -181,9 +181,7 @@ def test_a_torch_program_gives_the_same_numbers(n: int, exported: Any, run: Path
     program, model = exported[0].module(), load(run, "cpu").model
     x = some_images(n)
     with torch.no_grad():
-        found = program(x)
-    for one, other in zip(found, features_and_logits(model, x), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+        assert_same_outputs(program(x), model, x)
 
 
 def test_a_torch_program_is_a_plain_vit(exported: Any) -> None:
@@ -230,7 +228,8 @@ def test_the_facts_are_enough_to_predict(exported: Any, run: Path) -> None:
     with torch.no_grad():
         logits = program(torch.from_numpy(normal)[None])[1]
     assert facts["resized_by"] == "Pillow"
-    torch.testing.assert_close(logits, load(run, "cpu").outputs([pixels]).logits, rtol=1e-4, atol=1e-4)
+    predictor = load(run, "cpu")
+    assert_same(logits, predictor.outputs([pixels]).logits, terms_of(predictor.model))
 
 
 def test_deep_tokens_and_normed_patches_are_exported_with_their_prompts() -> None:
@@ -239,16 +238,13 @@ def test_deep_tokens_and_normed_patches_are_exported_with_their_prompts() -> Non
     x = some_images(4)
     for model in (tokens, normed):
         with torch.no_grad():
-            found = exporting.traced(model).module()(x)
-        for one, other in zip(found, features_and_logits(model, x), strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+            assert_same_outputs(exporting.traced(model).module()(x), model, x)
 
 
 def test_rotary_positions_are_exported() -> None:
     model, x = model_of("vit_small_patch16_dinov3.lvd1689m", 48), some_images(3, 48)
     with torch.no_grad():
-        found = exporting.traced(model).module()(x)
-    torch.testing.assert_close(found[0], features_and_logits(model, x)[0], rtol=1e-5, atol=1e-5)
+        assert_same_outputs(exporting.traced(model).module()(x), model, x)
 
 
 def test_edited_names_are_in_the_facts() -> None:
@@ -350,9 +346,7 @@ def test_an_onnx_model_gives_the_same_numbers(session: Any, run: Path) -> None:
     model = load(run, "cpu").model
     for n in (1, 2, 5):
         x = some_images(n)
-        features, logits = session.run(["features", "logits"], {"images": x.numpy()})
-        for one, other in zip((features, logits), features_and_logits(model, x), strict=True):
-            np.testing.assert_allclose(one, other.numpy(), rtol=1e-4, atol=1e-5)
+        assert_same_outputs(session.run(["features", "logits"], {"images": x.numpy()}), model, x)
 
 
 def test_an_onnx_model_holds_the_facts(session: Any) -> None:

@@ -8,6 +8,7 @@ import csv
 import json
 import os
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from conftest import Call
+from helpers.rounding import assert_differs, assert_same, terms_of
 from sptnet.cli.import_ import name_categories, read_names
 from sptnet.config import PromptSettings
 from sptnet.errors import Misuse
@@ -91,7 +93,7 @@ def source_logits(vit: nn.Module, head: State, images: Tensor) -> tuple[Tensor, 
 
 def source_prompt(prompts: State, size: int, patch: int, frame: int) -> Tensor:
     """The picture that the published code adds: four sides, and the frame of every patch."""
-    picture = torch.zeros(3, size, size)
+    picture = torch.zeros(3, size, size, dtype=torch.float64)
     edge = torch.tensor([i % patch < frame or i % patch >= patch - frame for i in range(size)])
     for name, value in prompts.items():
         side, times = name.rpartition(".")[2], size // value.shape[3]
@@ -109,17 +111,27 @@ def pictures(n: int = 3, size: int = SIZE) -> Tensor:
     return torch.randn(n, 3, size, size, generator=torch.Generator().manual_seed(4))
 
 
-def assert_same_outputs(file: Path, vit: nn.Module, head: State, picture: Tensor | None, **options: Any) -> Any:
+def assert_same_outputs(
+    file: Path,
+    vit: nn.Module,
+    head: State,
+    picture: Tensor | None,
+    dtype: torch.dtype = torch.float64,
+    **options: Any,
+) -> Any:
+    """Computed in float64; `dtype` is coarser where weights are rounded as they are read."""
     model, settings = build_published(read_published(file), **options)
-    images = pictures(size=model.backbone.pixels.image_size)
+    wide_model, wide_vit = deepcopy(model).double(), deepcopy(vit).double()
+    wide_head = {name: value.double() for name, value in head.items()}
+    images = pictures(size=model.backbone.pixels.image_size).double()
     with torch.inference_mode():
-        projections, logits = model(images)
+        projections, logits = wide_model(images)
         shown = images if picture is None else images + picture
-        wanted_projections, wanted_logits = source_logits(vit, head, shown)
-        torch.testing.assert_close(logits, wanted_logits, rtol=0, atol=1e-5)
-        torch.testing.assert_close(projections, wanted_projections, rtol=1e-4, atol=1e-4)
+        wanted_projections, wanted_logits = source_logits(wide_vit, wide_head, shown)
+        assert_same(logits, wanted_logits, terms_of(model), dtype=dtype)
+        assert_same(projections, wanted_projections, terms_of(model), dtype=dtype)
         if picture is not None:
-            assert not torch.allclose(logits, source_logits(vit, head, images)[1], atol=1e-3)
+            assert_differs(logits, source_logits(wide_vit, wide_head, images)[1], terms_of(model))
     return model, settings
 
 
@@ -204,7 +216,7 @@ def test_dinov2_with_layer_scale_and_registers(tmp_path: Path) -> None:
     theirs["cls_token"] = theirs["cls_token"] - position
     theirs["pos_embed"] = torch.cat([position, theirs["pos_embed"]], dim=1)
     torch.save(prefixed(theirs, "0.") | prefixed(head, "1."), tmp_path / "m.pt")
-    model, _ = assert_same_outputs(tmp_path / "m.pt", vit, head, None)
+    model, _ = assert_same_outputs(tmp_path / "m.pt", vit, head, None, torch.float32)
     assert (model.backbone.name, model.backbone.pixels.image_size) == (name, 56)
 
 
@@ -219,8 +231,8 @@ def test_the_published_size(tmp_path: Path) -> None:
     assert sum(p.numel() for p in model.prompt.parameters()) == 35_280 + 69_840
     images = pictures(1, 224)
     with torch.inference_mode():
-        wanted = source_logits(vit, head, images + source_prompt(prompts, 224, 16, 1))[1]
-        torch.testing.assert_close(model(images)[1], wanted, rtol=0, atol=1e-5)
+        wanted = source_logits(vit, head, images + source_prompt(prompts, 224, 16, 1).float())[1]
+        assert_same(model(images)[1], wanted, terms_of(model))
 
 
 # --- the backbone's name and size -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.rounding import assert_same, rounding
 from sptnet.config.recipes import load_recipe
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
@@ -95,7 +96,8 @@ def test_the_draws_of_an_image_are_different_views_of_its_bank(bank, make_model)
 def test_all_views_of_the_bank_are_used_about_equally(bank, make_model):
     pixels = make_model().backbone.pixels
     drawn = torch.cat([d.views for seed in range(300) for d in batches_of(bank, pixels, seed=seed)[0].banked])
-    assert (torch.bincount(drawn, minlength=3) / len(drawn) - 1 / 3).abs().max() < 0.05
+    five_deviations = 5 * (1 / 3 * 2 / 3 / len(drawn)) ** 0.5
+    assert (torch.bincount(drawn, minlength=3) / len(drawn) - 1 / 3).abs().max() < five_deviations
 
 
 def test_pixels_are_made_for_missing_views_and_for_whole_draws(bank, make_model):
@@ -129,8 +131,10 @@ def test_tokens_are_those_of_the_backbone_in_float16(bank, make_model, cpu):
     model = make_model()
     batch = first_batch(model, bank)
     expected = model.backbone.enter_last_block(batch.draws[0]).half().float()
-    assert torch.equal(banked_tokens(model, batch, 0, bank, cpu), expected)
-    assert torch.equal(banked_tokens(model, batch, 0, bank, cpu), expected), "and the same when they are read"
+    computed = banked_tokens(model, batch, 0, bank, cpu)
+    assert torch.equal(computed, computed.half().float())
+    assert_same(computed, expected, terms=1, dtype=torch.float16)
+    assert torch.equal(banked_tokens(model, batch, 0, bank, cpu), computed), "and the same when they are read"
 
 
 def test_a_filled_bank_spares_the_frozen_blocks(bank, make_model, cpu, monkeypatch):
@@ -152,8 +156,12 @@ def test_a_step_from_the_bank_is_the_plain_step(phase, tmp_path, make_model, mak
     bank = TokenBank(tmp_path / "bank", 6, 3, 5, 96, KEY)
     batch = first_batch(model, bank, 1, whole=phase.prompted_draws, draws=phase.draws)
     plan = stages_of(tiny_config)[-1]
-    plain = step_loss(model, batch, phase, plan, 0, cpu).total
-    torch.testing.assert_close(step_loss(model, batch, phase, plan, 0, cpu, bank).total, plain, rtol=1e-3, atol=1e-3)
+    plain = step_loss(model, batch, phase, plan, 0, cpu).total.item()
+    # Each token is rounded once, and its error spreads over the dimensions of a feature, of which a cosine sees one.
+    # Losses are means over the views of cosines divided by a temperature, at least 0.07 in the first epoch.
+    views = 2 * len(batch.indices)
+    tolerance = rounding(1, dtype=torch.float16, averaged=model.backbone.dim * views) / 0.07
+    assert step_loss(model, batch, phase, plan, 0, cpu, bank).total.item() == pytest.approx(plain, abs=tolerance)
 
 
 def banked(config, **views):

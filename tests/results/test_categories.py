@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.result_runs import DEGREES, small_result
+from helpers.rounding import SINGLE
 from sptnet.results.categories import (
     CATEGORY_COLUMNS,
     category_rows,
@@ -42,8 +43,8 @@ def test_one_entry_a_category() -> None:
     assert [c.name for c in (cat, dog, first, empty)] == ["cat", "dog", "new-1", "new-2"]
     assert [c.is_new for c in (cat, dog, first, empty)] == [False, False, True, True]
     assert [c.size for c in (cat, dog, first, empty)] == [3, 1, 4, 0]
-    assert cat.mean_certainty == pytest.approx(0.7)
-    assert first.mean_certainty == pytest.approx(0.625)
+    assert cat.mean_certainty == pytest.approx(0.7, rel=SINGLE)
+    assert first.mean_certainty == pytest.approx(0.625, rel=SINGLE)
     assert (empty.mean_certainty, empty.cohesion, empty.nearest_known) == (None, None, None)
     assert (empty.representatives, empty.doubtful) == ((), ())
 
@@ -52,16 +53,16 @@ def test_cohesion_is_the_mean_cosine_to_the_mean_direction() -> None:
     cat, dog, *_ = describe_categories(small_result())
     complex_sum = sum(np.exp(1j * np.deg2rad(d)) for d in DEGREES[:3])
     centre = np.rad2deg(np.angle(complex_sum))
-    assert cat.cohesion == pytest.approx(np.mean([np.cos(np.deg2rad(d - centre)) for d in DEGREES[:3]]), abs=1e-6)
-    assert dog.cohesion == pytest.approx(1)
+    assert cat.cohesion == pytest.approx(np.mean([np.cos(np.deg2rad(d - centre)) for d in DEGREES[:3]]), abs=SINGLE)
+    assert dog.cohesion == pytest.approx(1, abs=SINGLE)
 
 
 def test_mean_directions_leave_dropped_images_out() -> None:
     found = spread([0, 20, 90, 200], [0, 0, 0, 1], [1] * 4, 1, 3)
     found = replace(found, category=np.array([0, 0, -1, 1]))
     directions = mean_directions(found)
-    assert angle(directions[0]) == pytest.approx(10, abs=1e-4)
-    assert angle(directions[1]) == pytest.approx(-160, abs=1e-4)
+    assert angle(directions[0]) == pytest.approx(10, abs=np.rad2deg(SINGLE))
+    assert angle(directions[1]) == pytest.approx(-160, abs=np.rad2deg(SINGLE))
     assert directions[2].tolist() == [0, 0]
     assert describe_categories(found)[0].size == 2
 
@@ -101,11 +102,11 @@ def test_doubtful_images_are_uncertain_or_near_another_category() -> None:
 )
 def test_what_is_uncertain_depends_on_what_is_usual(certainty: list[float], limit: float) -> None:
     found = spread([0, 1, 2], [0, 0, 0], certainty, 0, 1)
-    assert doubtful_below(found) == pytest.approx(limit)
+    assert doubtful_below(found) == pytest.approx(limit, rel=SINGLE)
     labelled = replace(found, part=("labelled",) * 3)
-    assert doubtful_below(labelled) == pytest.approx(limit), "none sorted by the model: all count"
+    assert doubtful_below(labelled) == pytest.approx(limit, rel=SINGLE), "none sorted by the model: all count"
     assert doubtful_below(replace(found, part=("labelled", "labelled", "unlabelled"))) == pytest.approx(
-        min(0.5, certainty[2] / 2)
+        min(0.5, certainty[2] / 2), rel=SINGLE
     )
 
 

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers.result_runs import COLUMNS, make_run, small_result
+from helpers.rounding import SINGLE, assert_same
 from sptnet.errors import Failure, Misuse
 from sptnet.results.categories import describe_categories
 from sptnet.results.predictions import FEATURES, write_features
@@ -34,15 +35,15 @@ def test_a_run_is_read_back(run: Path, tmp_path: Path) -> None:
     assert found.category.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
     assert found.category.dtype == np.int64
     assert found.certainty.dtype == np.float32
-    assert found.certainty.tolist() == pytest.approx([1.0, 0.8, 0.4, 0.9, 0.9, 0.7, 0.6, 0.3]), (
+    assert found.certainty.tolist() == pytest.approx([1.0, 0.8, 0.4, 0.9, 0.9, 0.7, 0.6, 0.3], rel=SINGLE), (
         "a labelled one is certain"
     )
     assert found.part == ("labelled", "holdout", "unlabelled", "unlabelled", *("unlabelled",) * 3, "test")
     assert found.truth == ("cat", "cat", None, "dog", None, None, None, "eel")
     assert found.sources == (*(str(tmp_path / "data" / id_) for id_ in found.ids[:7]), None)  # the last has no file
     assert found.features.dtype == np.float32
-    assert np.linalg.norm(found.features, axis=1) == pytest.approx(np.ones(8), abs=1e-6)
-    assert found.features == pytest.approx(small_result().features, abs=1e-3)
+    assert np.linalg.norm(found.features, axis=1) == pytest.approx(np.ones(8), abs=SINGLE)
+    assert_same(found.features, small_result().features, terms=1, dtype=torch.float16)
 
 
 def test_a_labelled_image_is_where_its_label_says_and_doubtful_where_the_model_disagrees(tmp_path: Path) -> None:

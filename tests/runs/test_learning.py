@@ -46,12 +46,13 @@ def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
     from sptnet.training.knn import knn_accuracy
 
     assert (files("sptnet") / "weights" / EMBEDDED_WEIGHTS).stat().st_size <= 3 * 2**20  # type: ignore[attr-defined]
-    backbone, image_set = build_backbone(EMBEDDED), digits()
+    backbone, image_set = build_backbone(EMBEDDED, reading="exact").double(), digits()
     store, maker = ImageStore(image_set.sources, backbone.pixels), ViewMaker(backbone.pixels)
     views = maker.normalise(torch.stack([maker.centre_view(store[i]) for i in range(len(image_set))]))
     with torch.inference_mode():
-        features = torch.cat([backbone(part) for part in views.split(256)])
+        features = torch.cat([backbone(part.double()) for part in views.split(256)])
     readme = (files("sptnet") / "weights" / "README.md").read_text()
+    # In float64, since in float32 neighbours may change places: the tenth and the next differ by 8e-7 at least.
     accuracy = knn_accuracy(features, image_set.labels)
-    assert accuracy == pytest.approx(0.8748, abs=2e-3)
+    assert f"{100 * accuracy:.2f} %" == "87.48 %"
     assert "87.48 %" in readme

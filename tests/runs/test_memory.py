@@ -23,7 +23,8 @@ from sptnet.runtime.compute import Compute
 from sptnet.training.accumulate import InParts, join_views, split_batch, split_views
 from sptnet.training.batches import BankedDraw, Batch
 from sptnet.training.step import enter_last_block, leave_last_block
-from helpers.trainers import constant_plan, make_config, make_trainer, normalised, one_step
+from helpers.rounding import MARGIN, PASSES, assert_same, assert_same_training, terms_of, training_rounding
+from helpers.trainers import constant_plan, in_double, make_config, make_trainer, normalised, one_step
 
 CASES = {
     "simgcd": make_config("simgcd"),
@@ -32,11 +33,13 @@ CASES = {
     "end-to-end": make_config(strategy="end-to-end"),
     "vpt": make_config(kind="vpt"),
 }
+ROWS = 24
+"""Two views of each of twelve images."""
 
 
 @cache
 def trained(case, accumulate=1, checkpointing=False, trainable_blocks=1):
-    """Weights and losses after five steps in double precision; in turns, prompts have three of them."""
+    """Weights before and after five steps in double precision, and losses; in turns, prompts have three of them."""
     config = CASES[case]
     trainer = make_trainer(config, trainable_blocks=trainable_blocks)
     if config.method == "gcd":
@@ -46,20 +49,22 @@ def trained(case, accumulate=1, checkpointing=False, trainable_blocks=1):
             trainer.model, trainer.plan, trainer.data, trainer.compute, stage=1, batch_size=12, seed=5
         )
     trainer.accumulate, trainer.model.backbone.checkpointing = accumulate, checkpointing
-    trainer.model.double()
-    normalise = trainer.data.maker.normalise
-    trainer.data.maker.normalise = lambda views: normalise(views).double()
+    return epoch_of(in_double(trainer))
+
+
+def epoch_of(trainer):
+    start = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     losses = trainer.run_epoch().losses
-    return trainer.model.state_dict(), losses
+    return start, trainer.model.state_dict(), losses
 
 
-def assert_alike(one, other, tolerance):
-    (weights, losses), (expected, expected_losses) = one, other
-    for name, value in expected.items():
-        torch.testing.assert_close(weights[name], value, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: n + m)
+def assert_alike(one, other):
+    (_, weights, losses), (start, expected, expected_losses) = one, other
+    assert_same_training(weights, expected, start, steps=5, rows=ROWS)
     assert losses.keys() == expected_losses.keys()
+    dtype = next(iter(expected.values())).dtype
     for phase, parts in expected_losses.items():
-        assert losses[phase] == pytest.approx(parts, rel=tolerance, abs=tolerance)
+        assert losses[phase] == pytest.approx(parts, abs=training_rounding(ROWS, dtype))
 
 
 # --- a batch in parts ---
@@ -67,15 +72,15 @@ def assert_alike(one, other, tolerance):
 
 @pytest.mark.parametrize("case", CASES)
 def test_parts_train_what_the_whole_batch_trains(case):
-    assert_alike(trained(case, accumulate=5), trained(case), 1e-10)  # of twelve images: two or three a part
+    assert_alike(trained(case, accumulate=5), trained(case))  # of twelve images: two or three a part
 
 
 def test_parts_with_blocks_that_train_before_the_last():
-    assert_alike(trained("sptnet", 4, trainable_blocks=2), trained("sptnet", trainable_blocks=2), 1e-10)
+    assert_alike(trained("sptnet", 4, trainable_blocks=2), trained("sptnet", trainable_blocks=2))
 
 
 def test_more_parts_than_images_are_one_image_each():
-    assert_alike(trained("simgcd", 1000), trained("simgcd"), 1e-10)
+    assert_alike(trained("simgcd", 1000), trained("simgcd"))
 
 
 def test_parts_of_batches_from_a_bank(tmp_path):
@@ -86,15 +91,14 @@ def test_parts_of_batches_from_a_bank(tmp_path):
         # The second finds the bank filled, as a token may round up or down depending on the size of its batch.
         trainer.bank = TokenBank(tmp_path, len(trainer.data.ids), 2, 5, backbone.dim, "")
         trainer.accumulate = accumulate
-        losses = trainer.run_epoch().losses
-        results.append((trainer.model.state_dict(), losses))
-    assert_alike(*results, 1e-5)
+        results.append(epoch_of(trainer))
+    assert_alike(*results)
 
 
 @pytest.mark.parametrize("phase", [RAW, PROMPT, MODEL, JOINT], ids=lambda phase: phase.name)
 @pytest.mark.parametrize("kind", ["spatial+global", "vpt"])
 def test_the_last_pass_repeats_the_first(phase, kind):
-    trainer = make_trainer(make_config(kind=kind))
+    trainer = in_double(make_trainer(make_config(kind=kind)))
     trainer.model.train()
     trainer.model.train_only(phase.trains)
     batches = trainer.epoch_batches(0)
@@ -105,7 +109,7 @@ def test_the_last_pass_repeats_the_first(phase, kind):
         entering = enter_last_block(trainer.model, part, phase, trainer.compute)
         again.append(leave_last_block(trainer.model, entering, phase, trainer.compute))
     for made, expected in zip(parts.outputs, zip(*again, strict=True), strict=True):
-        torch.testing.assert_close(made, join_views(list(expected)), rtol=1e-5, atol=1e-6)
+        assert_same(made, join_views(list(expected)), terms_of(trainer.model))
 
 
 def test_no_backbone_draws_anything_at_random():
@@ -161,7 +165,8 @@ def test_parts_need_a_share_of_the_memory(monkeypatch):
         one_step(trainer, PROMPT)
     loss, *parts = graphs
     assert len(parts) == 4 and loss < whole / 10
-    assert max(parts) == pytest.approx(whole / 4, rel=0.1)
+    # A part keeps a quarter, and a few per cent that do not depend on its size, such as the picture of the prompts.
+    assert whole / 4 < max(parts) < 1.1 * whole / 4
 
 
 def test_loss_scaling_reaches_the_weights_through_the_parts():
@@ -177,15 +182,16 @@ def test_loss_scaling_reaches_the_weights_through_the_parts():
 
     gradients = []
     for accumulate in (1, 3):
-        trainer = make_trainer(plan=constant_plan(0.1, 0.0, 0.0, JOINT))
+        trainer = in_double(make_trainer(plan=constant_plan(0.1, 0.0, 0.0, JOINT)))
         trainer.accumulate = accumulate
         trainer.scalers = dict.fromkeys(trainer.scalers, Scaler())
         one_step(trainer, JOINT)
         gradients.append({n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None})
     whole, in_parts = gradients
     assert whole.keys() == in_parts.keys() and len(whole) > 10
+    largest = max(float(gradient.abs().max()) for gradient in whole.values())  # some are zero but for rounding
     for name, gradient in whole.items():
-        torch.testing.assert_close(in_parts[name], gradient, rtol=1e-3, atol=1e-3 * float(gradient.abs().max()))
+        assert_same(in_parts[name], gradient, terms_of(trainer.model), PASSES, scale=largest)
 
 
 def test_parts_in_half_precision():
@@ -197,7 +203,10 @@ def test_parts_in_half_precision():
         one_step(trainer, PROMPT)
         gradients.append(torch.cat([p.grad.flatten() for p in trainer.model.group("prompt")]))
     whole, in_parts = gradients
-    assert torch.cosine_similarity(whole, in_parts, dim=0) > 0.99
+    # Every product is rounded to bfloat16 once per pass. With errors of relative size e the cosine is 1 - e^2 / 2.
+    products = sum(parameter.ndim > 1 for parameter in trainer.model.backbone.parameters())
+    error = (2 * PASSES * products) ** 0.5 * torch.finfo(torch.bfloat16).eps / 2
+    assert torch.cosine_similarity(whole, in_parts, dim=0) > 1 - MARGIN * error**2 / 2
 
 
 def test_a_batch_is_split_with_all_that_belongs_to_it():
@@ -239,11 +248,11 @@ def test_rows_of_views_come_apart_and_together_again():
 
 @pytest.mark.parametrize("case", ["sptnet", "end-to-end", "vpt"])
 def test_blocks_computed_twice_give_the_same_numbers(case):
-    assert_alike(trained(case, checkpointing=True), trained(case), 1e-10)
+    assert_alike(trained(case, checkpointing=True), trained(case))
 
 
 def test_both_ways_to_save_memory_together():
-    assert_alike(trained("sptnet", 3, checkpointing=True), trained("sptnet"), 1e-10)
+    assert_alike(trained("sptnet", 3, checkpointing=True), trained("sptnet"))
 
 
 def deep_backbone():
@@ -251,9 +260,9 @@ def deep_backbone():
     return Backbone("deep", vit, PixelFormat(SIZE))
 
 
-@pytest.mark.parametrize("tokens", [None, torch.randn(12, 2, 24)], ids=["pixels", "tokens"])
+@pytest.mark.parametrize("tokens", [None, torch.randn(12, 2, 24).double()], ids=["pixels", "tokens"])
 def test_blocks_computed_twice_keep_less_than_half(tokens):
-    backbone, images = deep_backbone(), torch.randn(4, 3, SIZE, SIZE)
+    backbone, images = deep_backbone().double(), torch.randn(4, 3, SIZE, SIZE).double()
     images.requires_grad_(tokens is None)
     tokens = None if tokens is None else tokens.requires_grad_()
     kept, gradients = [], []
@@ -266,7 +275,7 @@ def test_blocks_computed_twice_keep_less_than_half(tokens):
         source.grad = None
         kept.append(sum(saved))
     assert kept[1] < kept[0] / 2
-    torch.testing.assert_close(gradients[1], gradients[0])
+    assert_same(gradients[1], gradients[0], terms_of(backbone), PASSES)
 
 
 def test_nothing_is_set_aside_where_no_gradient_is_wanted(monkeypatch):
@@ -299,7 +308,7 @@ def test_a_run_takes_its_settings(tiny_config, few_digits, tmp_path, monkeypatch
     plain = run_it(tmp_path / "plain", tiny_config.changed(**short), few_digits)
     for one, other in zip(RunFolder(folder).metrics(), RunFolder(plain).metrics(), strict=True):
         for phase, parts in other["losses"].items():
-            assert one["losses"][phase] == pytest.approx(parts, rel=1e-3, abs=1e-4)
+            assert one["losses"][phase] == pytest.approx(parts, abs=training_rounding(ROWS))
 
 
 def test_nothing_is_saved_unasked():

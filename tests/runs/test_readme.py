@@ -60,7 +60,7 @@ def test_the_first_command_comes_early() -> None:
     lines = README.splitlines()
     assert 0 < lines.index("make demo") < 12
     makefile = (Path(__file__).parents[2] / "Makefile").read_text()
-    for target in ("demo", "test", "lint"):
+    for target in ("demo", "test", "lint", "numerical"):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
         assert f"make {target}" in README
 

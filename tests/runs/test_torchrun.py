@@ -15,7 +15,10 @@ import torch
 from safetensors.torch import load_file
 
 from helpers.digit_folders import fill
+from helpers.rounding import assert_same_training, terms_of
 from helpers.torchrun import torchrun
+from sptnet.model.backbone import EMBEDDED, build_backbone
+from sptnet.results.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +53,19 @@ def categories(run: Path) -> list[list[str]]:
         return [row[:2] for row in csv.reader(file)]
 
 
-def assert_same_run(one: Path, other: Path) -> None:
+def assert_same_weights(one: Path, other: Path, start: dict[str, torch.Tensor]) -> None:
+    """Blocks of the backbone start from `start`; the head starts near zero."""
     weights, expected = (load_file(run / "model" / "model.safetensors") for run in (one, other))
-    assert weights.keys() == expected.keys()
-    for name, value in expected.items():
-        torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+    blocks = {f"backbone.vit.{name}": value for name, value in start.items() if name.startswith("blocks.")}
+    before = {name: blocks.get(name, torch.zeros_like(value)) for name, value in expected.items()}
+    config, lines = RunFolder(other).config(), RunFolder(other).metrics()
+    steps = sum(sum(line["steps"].values()) for line in lines)
+    banked = terms_of(build_backbone(EMBEDDED, pretrained=False)) if config.views.bank else 0
+    assert_same_training(weights, expected, before, steps, 2 * config.training.batch_size, banked)
+
+
+def assert_same_run(one: Path, other: Path, start: Path) -> None:
+    assert_same_weights(one, other, load_file(start))
     assert categories(one) == categories(other)
     scores, theirs = (json.loads((run / "run.json").read_text())["scores"] for run in (one, other))
     assert scores["unlabelled"]["all"] == theirs["unlabelled"]["all"]
@@ -62,9 +73,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 def assert_same_findings(one: Path, other: Path) -> None:
     assert categories(one) == categories(other)
-    weights, expected = (load_file(run / "model" / "model.safetensors") for run in (one, other))
-    for name, value in expected.items():
-        torch.testing.assert_close(weights[name], value, rtol=1e-3, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+    assert_same_weights(one, other, build_backbone(EMBEDDED).vit.state_dict())
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +81,12 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fill(tmp_path_factory.mktemp("discover") / "photos")
 
 
-def test_two_processes_leave_the_run_of_one(words: list[str], alone: Path, tmp_path: Path) -> None:
+def test_two_processes_leave_the_run_of_one(
+    words: list[str], alone: Path, tiny_weights: Path, tmp_path: Path
+) -> None:
     done = torchrun(*words, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    assert_same_run(tmp_path / "run", alone)
+    assert_same_run(tmp_path / "run", alone, tiny_weights)
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [(line["stage"], line["epoch"]) for line in lines] == [
         ("simgcd", 1),
@@ -87,7 +98,9 @@ def test_two_processes_leave_the_run_of_one(words: list[str], alone: Path, tmp_p
     assert done.stdout.count("accuracy in per cent") == 1
 
 
-def test_two_machines_leave_the_run_of_one_and_each_has_its_own_bank(words: list[str], tmp_path: Path) -> None:
+def test_two_machines_leave_the_run_of_one_and_each_has_its_own_bank(
+    words: list[str], tiny_weights: Path, tmp_path: Path
+) -> None:
     """Two launchers that find each other over the network, as on two machines that share a disk."""
     bank = ["--set", "views.bank=2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -98,7 +111,7 @@ def test_two_machines_leave_the_run_of_one_and_each_has_its_own_bank(words: list
         subprocess.Popen([*launcher, *words, *bank, "--out", tmp_path / "run"], env=environment) for _ in range(2)
     ]
     assert [machine.wait(timeout=300) for machine in machines] == [0, 0]
-    assert_same_run(tmp_path / "run", tmp_path / "alone")
+    assert_same_run(tmp_path / "run", tmp_path / "alone", tiny_weights)
     banks = [(tmp_path / "run" / "tokens" / f"machine-{n}" / "filled.bin").read_bytes() for n in (0, 1)]
     assert all(any(bank) for bank in banks) and banks[0] != banks[1]
     assert not (tmp_path / "run" / "tokens" / "filled.bin").exists()
@@ -183,7 +196,7 @@ def test_a_mistake_is_told_once(words: list[str], tmp_path: Path) -> None:
 
 
 def test_a_lost_process_ends_the_job_and_another_number_of_processes_goes_on(
-    words: list[str], alone: Path, tmp_path: Path
+    words: list[str], alone: Path, tiny_weights: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     module = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
@@ -210,4 +223,4 @@ def test_a_lost_process_ends_the_job_and_another_number_of_processes_goes_on(
     )
     assert again.returncode == 0, again.stderr
     assert "going on from stage" in again.stderr
-    assert_same_run(run, alone)
+    assert_same_run(run, alone, tiny_weights)

@@ -9,11 +9,12 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from helpers.several_processes import CASES, PRECISIONS, train
+from helpers.rounding import assert_same_training, terms_of, training_rounding
+from helpers.several_processes import BATCH, CASES, PRECISIONS, train
 from helpers.torchrun import torchrun
+from helpers.trainers import make_trainer
 from sptnet.runtime.distributed import World, world
 
-TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 COMPARED = [(case, name) for case in CASES for name in PRECISIONS if (case, name) != ("bank", "float64")]
 
 
@@ -29,18 +30,18 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_processes_train_what_one_trains(case: str, precision: str, by_two: Path, tmp_path: Path) -> None:
     alone, losses = train(case, PRECISIONS[precision], World(), tmp_path / "tokens")
     first, second = (load_file(by_two / f"{case}-{precision}-{rank}.safetensors") for rank in (0, 1))
-    tolerance = TOLERANCE[precision]
-    for name, value in alone.items():
+    for name in alone:
         assert torch.equal(first[name], second[name]), f"{name} differs between the processes"
-        torch.testing.assert_close(
-            first[name], value, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
-        )
+    model = make_trainer(CASES[case], batch_size=BATCH).model.to(PRECISIONS[precision])
+    banked = terms_of(model.backbone) if case == "bank" else 0
+    assert_same_training(first, alone, model.state_dict(), steps=10, rows=2 * BATCH, banked=banked)
     with safe_open(by_two / f"{case}-{precision}-0.safetensors", framework="pt") as file:
         shared = literal_eval(file.metadata()["losses"])
     for epoch, expected in zip(shared, losses, strict=True):
         assert epoch.keys() == expected.keys()
         for phase, parts in expected.items():
-            assert epoch[phase] == pytest.approx(parts, rel=tolerance, abs=tolerance)
+            tolerance = training_rounding(2 * BATCH, PRECISIONS[precision], banked)
+            assert epoch[phase] == pytest.approx(parts, abs=tolerance)
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 12])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.rounding import SINGLE, assert_differs, assert_same, terms_of
 from sptnet.config import PromptSettings
 from sptnet.inference.features import Outputs, classify, compute_outputs
 
@@ -12,7 +13,7 @@ def test_categories_and_probabilities_of_outputs():
     outputs = Outputs(torch.zeros(2, 4), torch.tensor([[0.1, 0.3, 0.2], [0.0, -0.1, -1.0]]))
     assert outputs.categories.tolist() == [1, 0]
     first = np.exp(np.array([1.0, 3.0, 2.0]))
-    assert outputs.probabilities[0] == pytest.approx(first / first.sum(), rel=1e-5)
+    assert outputs.probabilities[0] == pytest.approx(first / first.sum(), rel=SINGLE)
 
 
 @pytest.fixture
@@ -22,22 +23,34 @@ def prompted_model(make_model):
     return model
 
 
-def test_compute_outputs_keeps_the_order_across_batches(prompted_model, cpu):
-    images = torch.randn(7, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-    whole = compute_outputs(prompted_model, [images], cpu)
-    parts = compute_outputs(prompted_model, images.split(3), cpu)
-    assert torch.allclose(whole.features, parts.features, atol=1e-5)
-    assert torch.allclose(whole.logits, parts.logits, atol=1e-5)
-    assert not torch.allclose(whole.features[0], whole.features[1], atol=1e-3)
+@pytest.fixture
+def precise_model(prompted_model):
+    """All but the head in float64: features are rounded to float32 once, and logits follow from them."""
+    prompted_model.backbone.double()
+    prompted_model.prompt.double()
+    return prompted_model
 
 
-def test_compute_outputs_with_and_without_prompts(prompted_model, cpu):
-    images = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-    prompted, plain = (compute_outputs(prompted_model, [images], cpu, prompted=p) for p in (True, False))
-    delta = prompted_model.prompt.delta().detach()
-    assert torch.allclose(prompted.features, prompted_model.backbone(images + delta), atol=1e-5)
-    assert torch.allclose(plain.features, prompted_model.backbone(images), atol=1e-5)
-    assert not torch.allclose(prompted.features, plain.features, atol=1e-2)
+def some_images(n):
+    return torch.randn(n, 3, 32, 32, generator=torch.Generator().manual_seed(1)).double()
+
+
+def test_run_model_keeps_the_order_across_batches(precise_model, cpu):
+    images = some_images(7)
+    whole = compute_outputs(precise_model, [images], cpu)
+    parts = compute_outputs(precise_model, images.split(3), cpu)
+    assert_same(parts.features, whole.features, terms=1)
+    assert_same(parts.logits, whole.logits, terms_of(precise_model.head))
+    assert_differs(whole.features[0], whole.features[1], terms=1)
+
+
+def test_run_model_with_and_without_prompts(precise_model, cpu):
+    images = some_images(3)
+    prompted, plain = (compute_outputs(precise_model, [images], cpu, prompted=p) for p in (True, False))
+    delta = precise_model.prompt.delta().detach()
+    assert_same(prompted.features, precise_model.backbone(images + delta), terms=1)
+    assert_same(plain.features, precise_model.backbone(images), terms=1)
+    assert_differs(prompted.features, plain.features, terms=1)
     assert not prompted.features.requires_grad
 
 
@@ -58,7 +71,7 @@ def test_compute_outputs_on_nothing(prompted_model, cpu):
 def test_logits_come_a_few_rows_at_a_time(prompted_model, cpu):
     features = torch.randn(11, prompted_model.backbone.dim)
     whole = prompted_model.head.classify(features)
-    torch.testing.assert_close(classify(prompted_model.head, features, cpu, rows=4), whole, rtol=0, atol=1e-6)
+    assert_same(classify(prompted_model.head, features, cpu, rows=4), whole, terms_of(prompted_model.head))
 
 
 def test_a_model_is_as_it_was_even_if_looking_fails(prompted_model, cpu):
