@@ -29,7 +29,7 @@ from sptnet.clustering.count_evidence import (
 )
 from sptnet.clustering.count_search import Verdict, at_the_peak, by_trust, plausible
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
-from sptnet.data.image_set import digits
+from sptnet.data.benchmarks.digits import digits
 from sptnet.data.split import make_split
 from sptnet.errors import Misuse
 from sptnet.inference.features import extract_features

@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from torch.utils.data import Dataset
 
 from sptnet import CategoryDiscoverer
-from sptnet.data.image_set import digits
+from sptnet.data.benchmarks.digits import digits
 from sptnet.discovery.estimator_inputs import GivenImages, as_image_set, as_images, label_names, seed_from, sorted_names
 from sptnet.discovery.plan import speed
 from sptnet.errors import Failure, Misuse

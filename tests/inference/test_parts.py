@@ -21,7 +21,7 @@ from helpers.result_runs import make_run, small_result
 from helpers.torchrun import torchrun
 from sptnet.cli.predict import predict
 from sptnet.config import PromptSettings
-from sptnet.data.image_set import digits
+from sptnet.data.benchmarks.digits import digits
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.bulk.attempts import attempt
 from sptnet.inference.bulk.image_list import named_images

@@ -39,7 +39,7 @@ def test_gcd_beats_kmeans(scores: dict[str, dict[str, float]]) -> None:
 def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
     from importlib.resources import files
 
-    from sptnet.data.image_set import digits
+    from sptnet.data.benchmarks.digits import digits
     from sptnet.data.store import ImageStore
     from sptnet.data.views import ViewMaker
     from sptnet.model.backbone import EMBEDDED, EMBEDDED_WEIGHTS, build_backbone
