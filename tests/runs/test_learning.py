@@ -1,5 +1,8 @@
 """The method learns: on the embedded digits it beats k-means on the same features within a few epochs."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -43,8 +46,8 @@ def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
     from sptnet.data.store import ImageStore
     from sptnet.data.views import ViewMaker
     from sptnet.model.backbone import EMBEDDED, EMBEDDED_WEIGHTS, build_backbone
-    from sptnet.training.knn import knn_accuracy
 
+    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "pretrain_digits.py"))
     assert (files("sptnet") / "weights" / EMBEDDED_WEIGHTS).stat().st_size <= 3 * 2**20  # type: ignore[attr-defined]
     backbone, image_set = build_backbone(EMBEDDED), digits()
     store, maker = ImageStore(image_set.sources, backbone.pixels), ViewMaker(backbone.pixels)
@@ -52,6 +55,6 @@ def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
     with torch.inference_mode():
         features = torch.cat([backbone(part) for part in views.split(256)])
     readme = (files("sptnet") / "weights" / "README.md").read_text()
-    accuracy = knn_accuracy(features, image_set.labels)
+    accuracy = tool["knn_accuracy"](features, image_set.labels)
     assert accuracy == pytest.approx(0.8748, abs=2e-3)
     assert "87.48 %" in readme

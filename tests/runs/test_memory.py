@@ -12,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 import sptnet.training.trainer
 from conftest import SIZE
+from helpers.trainers import constant_plan, make_config, make_trainer, normalised, one_step
 from sptnet.config import Config
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.discovery.plan.costs import Costs, ImageSetFacts
@@ -25,7 +26,6 @@ from sptnet.runtime.compute import Compute
 from sptnet.training.accumulate import InParts, join_views, split_batch, split_views
 from sptnet.training.epoch_batches import BankedDraw, Batch
 from sptnet.training.step import enter_last_block, leave_last_block
-from helpers.trainers import constant_plan, make_config, make_trainer, normalised, one_step
 
 CASES = {
     "simgcd": make_config("simgcd"),
