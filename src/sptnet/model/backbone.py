@@ -31,8 +31,7 @@ from sptnet.model.vit.frozen_blocks import can_run_in_place, run_in_place
 from sptnet.model.vit.last_block import class_token_of_block, run_block
 from sptnet.model.vit.side_by_side import side_by_side
 from sptnet.model.vit.timm_vit import check_name, create_vit, pixel_format
-from sptnet.model.vit_weights import load_weights
-from sptnet.model.weights_file import read_weights
+from sptnet.model.weights import load_weights, read_weights
 
 EMBEDDED = "sptnet_digits_vit"
 EMBEDDED_WEIGHTS = "digits_vit.safetensors"

@@ -1,10 +1,10 @@
-"""State dicts of all makes: what kind each is, and the ViT's own names in it."""
+"""State dicts from many sources: their kind, and the names of the ViT."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from sptnet.model.state_dicts import as_backbone, below, kind_of, plain, unwrapped
+from sptnet.model.weights import as_backbone, below, kind_of, plain, unwrapped
 
 VIT = (
     "cls_token",
