@@ -165,7 +165,11 @@ def _refuse_other_kinds(state: State, source: str) -> None:
 
 
 def _resample_positions(vit: Vit, state: State) -> None:
-    """Interpolate a square grid of positions to that of the ViT; others stay, so that the error names their shape."""
+    """Interpolate a square grid of positions to that of the ViT; others stay, so that the error names their shape.
+
+    timm's checkpoint_filter_fn fails on some of the others with an error of its own, and interpolates the patch
+    embedding too, so that a file for another patch size would load without a word.
+    """
     ours, theirs = vit.pos_embed, state.get("pos_embed")
     if ours is None or theirs is None or theirs.shape == ours.shape:
         return
