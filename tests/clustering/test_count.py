@@ -22,7 +22,6 @@ from sptnet.clustering.count_evidence import (
     GrowingClusters,
     Pairs,
     balance,
-    matched_share,
     precision_and_recall,
     relative,
     silhouette,
@@ -351,7 +350,6 @@ def test_pairs_precision_and_recall_by_hand() -> None:
     assert precision_and_recall(pairs, 2, 2) == (4 / 9, 4 / 9)
     assert precision_and_recall(pairs, 2, 5) == (4 / (4 + 5 * 2.0), 4 / 9)  # four times as many classes to mix with
     assert precision_and_recall(Pairs(3, 0, 0), 2, 5) == (0.0, 0.0)
-    assert matched_share(table) == 5 / 7
     assert balance(0.4, 0.8) == balance(0.8, 0.4) == 0.5
     assert balance(0.3, 0.3) == 1.0
     assert balance(0.0, 0.0) == 0.0
