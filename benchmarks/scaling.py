@@ -30,7 +30,8 @@ def measure_here(n_images: int, n_categories: int) -> Point:
 
     from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
     from sptnet.config.recipes import load_recipe
-    from sptnet.data.image_set import ImageSet, digits
+    from sptnet.data.benchmarks.digits import digits
+    from sptnet.data.image_set import ImageSet
     from sptnet.data.load import SplitImages, split_image_set
     from sptnet.results.run_folder import RunFolder
     from sptnet.training.experiment import Experiment

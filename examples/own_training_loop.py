@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from sptnet import split_accuracy
-from sptnet.data.image_set import digits
+from sptnet.data.benchmarks.digits import digits
 from sptnet.data.split import make_split
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker

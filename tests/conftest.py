@@ -19,7 +19,8 @@ from torch import nn
 from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
-from sptnet.data.image_set import ImageSet, digits
+from sptnet.data.benchmarks.digits import digits
+from sptnet.data.image_set import ImageSet
 from sptnet.data.load import SplitImages
 from sptnet.data.split import make_split
 from sptnet.data.store import ImageStore

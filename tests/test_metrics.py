@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 import sptnet
 from helpers.rounding import DOUBLE
 from sptnet.errors import Misuse
-from sptnet.metrics import nmi_ari, split_accuracy
+from sptnet.metrics import best_matching, contingency, match_clusters, matched_share, nmi_ari, split_accuracy
 
 FORMS = ("v2", "v2b", "v1")
 
@@ -183,6 +183,28 @@ def test_more_clusters_than_classes():
 def test_fewer_clusters_than_classes():
     result = split_accuracy([0, 0, 1, 2, 3], [0, 0, 0, 1, 1], [0, 1])
     assert triple(result) == pytest.approx((3 / 5, 2 / 3, 1 / 2))
+
+
+# --- tables and matchings ---
+
+
+def test_a_table_counts_pairs_of_ids():
+    rows, columns = np.array([0, 0, 2, 0]), np.array([1, 1, 0, 3])
+    assert contingency(rows, columns).tolist() == [[0, 2, 0, 1], [0] * 4, [1, 0, 0, 0], [0] * 4]
+    assert contingency(rows, columns, (3, 5)).tolist() == [[0, 2, 0, 1, 0], [0] * 5, [1, 0, 0, 0, 0]]
+
+
+def test_the_best_matching_has_the_most_images():
+    counts = np.array([[4, 3, 0], [3, 0, 0]])
+    rows, columns = best_matching(counts)
+    assert (rows.tolist(), columns.tolist()) == ([0, 1], [1, 0])
+    assert matched_share(counts) == matched_share(counts.T) == 6 / 10
+    assert matched_share(np.array([[3, 1, 0], [1, 2, 0]])) == 5 / 7
+
+
+def test_ties_fall_by_the_numbers_of_clusters_and_classes():
+    assert match_clusters(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])).tolist() == [0, 1]
+    assert match_clusters(np.array([3, 3]), np.array([1, 1])).tolist() == [0, 3, 1, 2]
 
 
 # --- properties ---

@@ -1,4 +1,4 @@
-"""How good a sorting is: clusters matched to true classes, then accuracy over all, known ("old") and new ones."""
+"""Clustering accuracy: clusters matched to true classes, then accuracy over all, known ("old") and new classes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -44,26 +44,37 @@ def split_accuracy(
 
 
 def as_ids(labels: npt.NDArray[Any]) -> Ids:
-    """Small non-negative integers as they are, so that ties in the matching fall as in the published code."""
+    """Labels as ids from 0; small non-negative integers stay, so that ties in the matching fall as published."""
     distinct, numbered = np.unique(labels, return_inverse=True)
     if labels.dtype.kind in "iu" and labels.min() >= 0 and labels.max() < 1000 + 2 * len(distinct):
         return labels.astype(np.int64)
     return numbered.astype(np.int64)
 
 
-def contingency(true: Ids, pred: Ids) -> npt.NDArray[np.int64]:
-    """counts[p, t]: images predicted p whose truth is t, padded to a square."""
-    size = int(max(true.max(), pred.max())) + 1
-    counts = np.zeros((size, size), dtype=np.int64)
-    np.add.at(counts, (pred, true), 1)
+def contingency(rows: Ids, columns: Ids, shape: tuple[int, int] | None = None) -> Ids:
+    """counts[r, c]: number of images with row id r and column id c; a square table if no shape is given."""
+    if shape is None:
+        size = int(max(rows.max(), columns.max())) + 1
+        shape = size, size
+    counts = np.zeros(shape, dtype=np.int64)
+    np.add.at(counts, (rows, columns), 1)
     return counts
 
 
+def best_matching(counts: Ids) -> tuple[Ids, Ids]:
+    """Rows in ascending order and the column of each, one to one, with the most images (Hungarian method)."""
+    rows, columns = linear_sum_assignment(counts.max() - counts)
+    return np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
+
+
+def matched_share(counts: Ids) -> float:
+    """Share of images in the cells of the best matching, in [0, 1]; the table must not be empty."""
+    return float(counts[best_matching(counts)].sum() / counts.sum())
+
+
 def match_clusters(true: Ids, pred: Ids) -> Ids:
-    """For every predicted cluster the true class it stands for, by the Hungarian method."""
-    counts = contingency(true, pred)
-    clusters, classes = linear_sum_assignment(counts.max() - counts)
-    return np.asarray(classes[np.argsort(clusters)], dtype=np.int64)
+    """True class per predicted cluster, by the matching with the most images."""
+    return best_matching(contingency(pred, true))[1]
 
 
 def _share(hits: npt.NDArray[np.bool_]) -> float:

@@ -25,7 +25,7 @@ from sptnet.inference.predictor import Predictor, load
 from sptnet.results.run_folder import RunFolder
 
 VERBS = ("demo", "discover", "check", "data", "train", "evaluate", "predict", "estimate")
-VERBS += ("edit", "export", "figures", "import", "pretrain", "recipes", "report")
+VERBS += ("edit", "export", "figures", "import", "recipes", "report")
 TINY = {
     "backbone.name": "sptnet_digits_vit",
     "head.hidden": 16,
@@ -504,21 +504,7 @@ def test_predict_skips_few_unreadable_images(tmp_path: Path, cli_run: RunFolder,
     assert [Path(row["image"]).name for row in rows_of(answer.out)] == ["0.png", "2.png"]
 
 
-# --- pretrain and demo ------------------------------------------------------------------------------------------------
-
-
-def test_pretrain_writes_weights_that_train_can_use(tmp_path: Path, cli_data: Path, call: Call) -> None:
-    file = tmp_path / "w.safetensors"
-    answer = shell("pretrain", "--data", cli_data, "--out", file, "--epochs", 1, "--batch-size", 13)
-    assert answer.code == 0
-    assert "epoch 1/1  loss" in answer.err
-    assert f"wrote {file}" in answer.out
-    assert "10-nearest-neighbour accuracy" in answer.out
-    settings = sets(n_categories=3, **{"sptnet.epochs": 1, "backbone.weights": file})
-    assert call("train", "sptnet", "--data", cli_data, "--out", tmp_path / "run", *settings).code == 0
-    frozen, used = load_file(file), load_file(tmp_path / "run" / "model" / "model.safetensors")
-    key = "patch_embed.proj.weight"
-    assert np.array_equal(frozen[key].float().numpy(), used[f"backbone.vit.{key}"].numpy())
+# --- demo -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -126,8 +126,6 @@ def test_failure_ends_a_process_with_1(tmp_path: Path, err_run: Path, err_data: 
         (["train", "sptnet", "--data"], "--data"),
         (["evaluate"], "run"),
         (["predict", "run"], "images"),
-        (["pretrain"], "--out"),
-        (["pretrain", "--out", "w.safetensors", "--epochs", "0"], "--epochs"),
         (["demo", "--seed", "-1"], "--seed"),
         (["recipes", "fly"], "fly"),
         (["recipes", "copy", "sptnet"], "file"),
@@ -461,7 +459,7 @@ def test_start_from_needs_a_fitting_run(tmp_path: Path, err_run: Path, train: Ca
     refused(train("--start-from", err_run, data=other), "cat, dog", "ant, bee", "same data")
 
 
-# --- models, predict, evaluate, pretrain ------------------------------------------------------------------------------
+# --- models, predict, evaluate ----------------------------------------------------------------------------------------
 
 
 def changed_model(source: Path, target: Path, **changes: object) -> Path:
@@ -540,17 +538,3 @@ def test_there_must_be_something_to_score(err_run: Path, err_data: Path, call: C
     refused(call("evaluate", err_run, "--data", err_data / "cat"), "nobody knows the truth")
     refused(call("evaluate", err_run, "--data", err_data / "missing"), "there is no folder")
     refused(call("evaluate", err_run, "--device", "gpu"), "unknown device 'gpu'")
-
-
-def test_pretrain_refuses_what_cannot_work(tmp_path: Path, err_data: Path, call: Call) -> None:
-    file = tmp_path / "w.safetensors"
-    refused(call("pretrain", "--out", tmp_path / "w.pth", "--data", err_data), "w.safetensors")
-    refused(call("pretrain", "--out", file, "--data", err_data), "only 18 images", "--batch-size")
-    refused(call("pretrain", "--out", file, "--data", tmp_path / "missing"), "there is no folder")
-    small = ["--data", err_data, "--batch-size", 9, "--epochs", 1]
-    refused(call("pretrain", "--out", file, *small, "--backbone", "vit_tny"), "vit_tny")
-    refused(call("pretrain", "--out", file, *small, "--backbone", "resnet18"), "resnet18")
-    assert list(tmp_path.iterdir()) == []
-    file.write_bytes(b"mine")
-    refused(call("pretrain", "--out", file, *small), "exists already", "--overwrite")
-    assert file.read_bytes() == b"mine"

@@ -1,4 +1,4 @@
-"""Folders, labels files and the digits become one pile; unreadable files leave it."""
+"""Image sets, folders and labels files; unreadable files are dropped."""
 
 import io
 import re
@@ -13,7 +13,7 @@ from PIL import Image
 
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage
-from sptnet.data.image_set import ImageSet, digits
+from sptnet.data.image_set import ImageSet
 from sptnet.data.readable import drop_unreadable, fingerprint
 from sptnet.errors import Failure, Misuse
 
@@ -83,20 +83,6 @@ def test_a_pile_knows_its_length_and_subsets() -> None:
 def test_a_pile_refuses_columns_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(Misuse, match=message):
         small(**changes)
-
-
-def test_digits() -> None:
-    image_set = digits()
-    assert len(image_set) == 1797
-    assert (image_set.name, image_set.ids[0], image_set.ids[-1]) == ("digits", "digit-0000", "digit-1796")
-    assert image_set.names == tuple("0123456789")
-    assert image_set.labels[:5].tolist() == [0, 1, 2, 3, 4]
-    assert image_set.given is None and not image_set.test.any()
-    first = image_set.sources[0]
-    assert isinstance(first, np.ndarray)
-    assert (first.shape, first.dtype) == ((8, 8), np.uint8)
-    # The first row of the first digit is 0 0 5 13 9 1 0 0 on a scale of 16.
-    assert first[0].tolist() == [0, 0, 80, 207, 143, 16, 0, 0]
 
 
 def test_sub_folders_are_classes(tmp_path: Path) -> None:

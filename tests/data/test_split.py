@@ -11,7 +11,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from sptnet.data.image_set import ImageSet, digits
+from sptnet.data.benchmarks.digits import digits
+from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split, make_split
 from sptnet.data.split_file import read_split, write_split
 from sptnet.errors import Misuse

@@ -17,7 +17,7 @@ from sptnet.config import Config
 from sptnet.discovery import pace
 from sptnet.discovery.settings import DEFAULT_BACKBONE, epoch_settings, make_settings
 from sptnet.model.backbone import EMBEDDED
-from sptnet.model.vit import fetch
+from sptnet.model.vit import timm_vit
 from sptnet.results.edits.log import current
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import read_result
@@ -163,8 +163,8 @@ def test_unsorted_images_may_lie_in_another_folder(call: Call, images: Path, tmp
 def test_what_cannot_be_fetched_is_a_choice_for_the_user(
     call: Call, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "try_to_load_from_cache", lambda repository, file: None)
-    monkeypatch.setattr(fetch, "hub_answers", lambda: False)
+    monkeypatch.setattr(timm_vit, "try_to_load_from_cache", lambda repository, file: None)
+    monkeypatch.setattr(timm_vit, "hub_answers", lambda: False)
     answer = call("discover", images, "--out", tmp_path / "run")
     assert answer.code == 1
     assert answer.err == (

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from helpers.rounding import assert_same, terms_of
 from sptnet import CategoryDiscoverer
-from sptnet.data.image_set import digits
+from sptnet.data.benchmarks.digits import digits
 from sptnet.discovery import pace
 from sptnet.discovery.estimator_inputs import GivenImages, as_image_set, as_images, label_names, seed_from, sorted_names
 from sptnet.errors import Failure, Misuse

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from sptnet.data.benchmarks.class_splits import ClassSplit
-from sptnet.data.benchmarks.pacs import CLASSES, DOMAINS
+from sptnet.data.benchmarks.base import ClassSplit
+from sptnet.data.benchmarks.domains import PACS_CLASSES, PACS_DOMAINS
 from sptnet.data.image_set import ImageSet
 from sptnet.data.split import make_split
 
@@ -79,6 +79,6 @@ def write_cub(root: Path) -> Path:
 
 
 def write_pacs(root: Path) -> Path:
-    for domain in DOMAINS:
-        pictures(root / domain, *(f"{name}/pic_{i}.jpg" for name in CLASSES for i in (1, 2)))
+    for domain in PACS_DOMAINS:
+        pictures(root / domain, *(f"{name}/pic_{i}.jpg" for name in PACS_CLASSES for i in (1, 2)))
     return root

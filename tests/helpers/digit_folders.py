@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sptnet.data.image_set import ImageSet, digits
+from sptnet.data.benchmarks.digits import digits
+from sptnet.data.image_set import ImageSet
 
 
 def fill(root: Path, known: int = 3, per_class: int = 8, labelled: int = 4) -> Path:

@@ -2,13 +2,14 @@
 
 import csv
 import json
+import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import pytest
@@ -22,12 +23,11 @@ from helpers.rounding import assert_same, certainty_rounding, terms_of
 from helpers.torchrun import torchrun
 from sptnet.cli.predict import predict
 from sptnet.config import PromptSettings
-from sptnet.data.image_set import digits
+from sptnet.data.benchmarks.digits import digits
 from sptnet.errors import Failure, Misuse
-from sptnet.inference.bulk.attempts import attempt
 from sptnet.inference.bulk.image_list import named_images
 from sptnet.inference.bulk.job import Job, describe_job, open_folder
-from sptnet.inference.bulk.parts import COLUMNS, Naming, Tally, write_parts
+from sptnet.inference.bulk.parts import COLUMNS, NamedPredictor, Tally, predict_batches, write_parts
 from sptnet.inference.predictor import Predictor, load
 from sptnet.model.model_folder import ModelCard, save_model
 from sptnet.results.edits.log import Rename, add_edits
@@ -117,7 +117,7 @@ def test_the_size_of_the_parts_changes_no_row(
 
 def test_a_list_names_the_images_too(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
     file = tmp_path / "images.txt"
-    file.write_text("\n".join(map(str, named_images([images]))))
+    file.write_text("\n".join(named_images([images]).paths))
     predict(model, None, tmp_path / "all.csv", "cpu", list_file=file)
     assert (tmp_path / "all.csv").read_bytes() == whole
     predict(model, None, None, "cpu", 0.01, tmp_path / "parts", 64, list_file=file)
@@ -159,7 +159,8 @@ def test_features_lie_beside_each_part_in_the_order_of_its_rows(
     tables = sorted(folder.glob("part-?????.csv"))
     found = torch.cat([load_file(table.with_suffix(".safetensors"))["features"] for table in tables])
     named = [row[0] for table in tables for row in rows(table.read_bytes())[1:]]
-    assert len(named) == len(found) < len(named_images([damaged])), "unreadable images have neither row nor feature"
+    given = named_images([damaged]).paths
+    assert len(named) == len(found) < len(given), "unreadable images have neither row nor feature"
     expected = load(model, "cpu").outputs([Path(name) for name in named]).unit_features
     assert found.dtype == torch.float16
     assert_same(found, expected, terms=1)
@@ -170,13 +171,13 @@ def test_features_lie_beside_each_part_in_the_order_of_its_rows(
 
 
 def test_processes_share_the_parts_by_turns(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
-    naming, files = Naming(load(model, "cpu"), None), named_images([images])
-    second = write_parts(naming, files, tmp_path, 20, 0.01, World(1, 3))
+    named, files = NamedPredictor(load(model, "cpu"), None), named_images([images]).paths
+    second = write_parts(named, files, tmp_path, 20, 0.01, World(1, 3))
     assert (second, names_in(tmp_path)) == (Tally(3, 0), [f"part-0000{i}.csv" for i in (1, 4, 7)])
-    assert write_parts(naming, files, tmp_path, 20, 0.01, World(0, 2)) == Tally(3, 1)
-    assert write_parts(naming, files, tmp_path, 20, 0.01, World(7, 9)) == Tally(0, 1)
-    assert write_parts(naming, files, tmp_path, 20, 0.01, World(8, 9)) == Tally(0, 0)
-    assert write_parts(naming, files, tmp_path, 20, 0.01, World()) == Tally(2, 6)
+    assert write_parts(named, files, tmp_path, 20, 0.01, World(0, 2)) == Tally(3, 1)
+    assert write_parts(named, files, tmp_path, 20, 0.01, World(7, 9)) == Tally(0, 1)
+    assert write_parts(named, files, tmp_path, 20, 0.01, World(8, 9)) == Tally(0, 0)
+    assert write_parts(named, files, tmp_path, 20, 0.01, World()) == Tally(2, 6)
     assert [row[:3] for row in rows(joined(tmp_path))] == [row[:3] for row in rows(whole)]
 
 
@@ -187,8 +188,8 @@ def test_a_killed_job_goes_on_and_leaves_the_same_bytes(
     words = ["predict", str(model), str(images), "--parts", str(folder), "--part-size", "64", "--device", "cpu"]
 
     def be_slow() -> None:
-        outputs = Naming.rows
-        Naming.rows = lambda *arguments: time.sleep(0.5) or outputs(*arguments)  # type: ignore[method-assign,func-returns-value]
+        outputs = NamedPredictor.rows
+        NamedPredictor.rows = lambda *arguments: time.sleep(0.5) or outputs(*arguments)  # type: ignore[method-assign,func-returns-value]
 
     job = command(words, be_slow)
     deadline = time.monotonic() + 120
@@ -206,6 +207,37 @@ def test_a_killed_job_goes_on_and_leaves_the_same_bytes(
     assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
     assert names_in(folder) == ["part-00000.csv", "part-00001.csv", "part-00002.csv", "parts.json"]
     assert joined(folder) == whole
+
+
+def test_a_kill_leaves_no_truncated_table(
+    model: Path, images: Path, whole: bytes, tmp_path: Path, command: Callable[..., Command]
+) -> None:
+    out = tmp_path / "all.csv"
+    words = ["predict", str(model), str(images), "--out", str(out), "--device", "cpu"]
+
+    class DiesHalfway:
+        def __init__(self, stream: TextIO) -> None:
+            self.stream, self.table = stream, csv_writer(stream)
+
+        def writerow(self, row: Sequence[object]) -> None:
+            self.table.writerow(row)
+
+        def writerows(self, rows: Sequence[Sequence[object]]) -> None:
+            self.table.writerows(list(rows)[: N // 2])
+            self.stream.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    csv_writer = csv.writer
+
+    def die_halfway() -> None:
+        csv.writer = DiesHalfway  # type: ignore[assignment,misc]
+
+    assert command(words, die_halfway).wait() == -signal.SIGKILL
+    assert not out.exists()
+    again = command(words)
+    assert again.wait() == 0, again.said
+    assert out.read_bytes() == whole
+    assert [name for name in names_in(tmp_path) if name.startswith("all")] == ["all.csv"]
 
 
 def test_two_processes_of_torchrun(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
@@ -266,7 +298,7 @@ def test_unreadable_images_have_a_table_of_their_own(
     assert "part-00000.csv (of 3): 64 images, 1 of them unreadable" in capsys.readouterr().err
     listed = [row[0] for row in rows(joined(folder))[1:]]
     gone = {str(damaged / "0/006.png"), str(damaged / "0/140.png")}
-    assert listed == [str(file) for file in named_images([damaged]) if str(file) not in gone]
+    assert listed == [path for path in named_images([damaged]).paths if path not in gone]
 
 
 def test_too_many_in_a_part_are_a_failure_that_can_be_mended(model: Path, damaged: Path, tmp_path: Path) -> None:
@@ -300,10 +332,10 @@ def test_a_part_of_which_nothing_can_be_read_is_empty_if_that_is_allowed(
 
 def test_files_are_read_when_their_turn_comes(model: Path, images: Path, tmp_path: Path) -> None:
     """Nothing of the list but its paths is held."""
-    files = [Path(shutil.copy(file, tmp_path)) for file in named_images([images / "0"])[:20]]
+    files = [Path(shutil.copy(path, tmp_path)) for path in named_images([images / "0"]).paths[:20]]
     predictor = load(model, "cpu")
     predictor.batch_size = 8
-    batches = attempt(predictor, files)
+    batches = predict_batches(predictor, files)
     first = next(batches)
     for file in files[8:]:
         file.unlink()

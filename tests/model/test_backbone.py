@@ -22,7 +22,7 @@ from sptnet.head import PrototypeHead
 from sptnet.model.backbone import EMBEDDED, Backbone, build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.vit.embedding import enter_first_block
-from sptnet.model.weights_file import read_weights
+from sptnet.model.weights import read_weights
 
 
 def embedded(size: int = 32, seed: int = 0) -> Backbone:

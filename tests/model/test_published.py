@@ -27,8 +27,7 @@ from sptnet.cli.import_ import name_categories, read_names
 from sptnet.config import PromptSettings
 from sptnet.errors import Misuse
 from sptnet.model.model_folder import load_model
-from sptnet.model.published import architecture, read_published
-from sptnet.model.published_model import build_published
+from sptnet.model.published import architecture, build_published, read_published
 
 DIM, DEPTH, SIZE, PATCH, BORDER, K = 128, 2, 64, 16, 5, 7
 State = dict[str, Tensor]

@@ -19,7 +19,8 @@ from PIL import Image
 from conftest import Answer, Call, random_model
 from sptnet.config import PromptSettings
 from sptnet.config.recipes import load_recipe
-from sptnet.data.image_set import ImageSet, digits
+from sptnet.data.benchmarks.digits import digits
+from sptnet.data.image_set import ImageSet
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.attention import last_block_attention, most_attended
 from sptnet.model.model_folder import ModelCard, save_model

@@ -18,7 +18,7 @@ from PIL import Image
 
 from conftest import Answer, Call
 from helpers.result_runs import IDS, make_run, small_result
-from sptnet.data.image_set import digits
+from sptnet.data.benchmarks.digits import digits
 from sptnet.errors import Failure, Misuse
 from sptnet.results.edits.log import Drop, Move, Rename, add_edits
 from sptnet.results.export.files import FORMS, export, export_run

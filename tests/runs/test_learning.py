@@ -1,5 +1,8 @@
 """The method learns: on the embedded digits it beats k-means on the same features within a few epochs."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -39,12 +42,12 @@ def test_gcd_beats_kmeans(scores: dict[str, dict[str, float]]) -> None:
 def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
     from importlib.resources import files
 
-    from sptnet.data.image_set import digits
+    from sptnet.data.benchmarks.digits import digits
     from sptnet.data.store import ImageStore
     from sptnet.data.views import ViewMaker
     from sptnet.model.backbone import EMBEDDED, EMBEDDED_WEIGHTS, build_backbone
-    from sptnet.training.knn import knn_accuracy
 
+    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "pretrain_digits.py"))
     assert (files("sptnet") / "weights" / EMBEDDED_WEIGHTS).stat().st_size <= 3 * 2**20  # type: ignore[attr-defined]
     backbone, image_set = build_backbone(EMBEDDED, reading="exact").double(), digits()
     store, maker = ImageStore(image_set.sources, backbone.pixels), ViewMaker(backbone.pixels)
@@ -53,6 +56,6 @@ def test_the_embedded_backbone_is_small_and_what_its_readme_says() -> None:
         features = torch.cat([backbone(part.double()) for part in views.split(256)])
     readme = (files("sptnet") / "weights" / "README.md").read_text()
     # In float64, since in float32 neighbours may change places: the tenth and the next differ by 8e-7 at least.
-    accuracy = knn_accuracy(features, image_set.labels)
+    accuracy = tool["knn_accuracy"](features, image_set.labels)
     assert f"{100 * accuracy:.2f} %" == "87.48 %"
     assert "87.48 %" in readme

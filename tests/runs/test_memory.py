@@ -1,7 +1,6 @@
 """Training in less memory: batches in parts, blocks computed twice; the numbers stay."""
 
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -12,6 +11,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 import sptnet.training.trainer
 from conftest import SIZE
+from helpers.rounding import MARGIN, PASSES, assert_same, assert_same_training, terms_of, training_rounding
+from helpers.trainers import constant_plan, in_double, make_config, make_trainer, normalised, one_step
 from sptnet.config import Config
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.head import ContrastiveHead
@@ -23,8 +24,6 @@ from sptnet.runtime.compute import Compute
 from sptnet.training.accumulate import InParts, join_views, split_batch, split_views
 from sptnet.training.batches import BankedDraw, Batch
 from sptnet.training.step import enter_last_block, leave_last_block
-from helpers.rounding import MARGIN, PASSES, assert_same, assert_same_training, terms_of, training_rounding
-from helpers.trainers import constant_plan, in_double, make_config, make_trainer, normalised, one_step
 
 CASES = {
     "simgcd": make_config("simgcd"),

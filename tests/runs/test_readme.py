@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import sptnet.cli
-from sptnet.data.image_set import digits
+from sptnet.data.benchmarks.digits import digits
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 TINY = [

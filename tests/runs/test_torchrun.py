@@ -81,9 +81,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fill(tmp_path_factory.mktemp("discover") / "photos")
 
 
-def test_two_processes_leave_the_run_of_one(
-    words: list[str], alone: Path, tiny_weights: Path, tmp_path: Path
-) -> None:
+def test_two_processes_leave_the_run_of_one(words: list[str], alone: Path, tiny_weights: Path, tmp_path: Path) -> None:
     done = torchrun(*words, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert_same_run(tmp_path / "run", alone, tiny_weights)

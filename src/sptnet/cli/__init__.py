@@ -16,7 +16,6 @@ from sptnet.cli import (
     figures,
     import_,
     predict,
-    pretrain,
     recipes,
     report,
     train,
@@ -46,7 +45,6 @@ app.command("export")(export.export)
 app.command("report")(report.report)
 app.command("figures")(figures.figures)
 app.command("import")(import_.import_)
-app.command("pretrain")(pretrain.pretrain)
 app.command("data")(data.data)
 app.add_typer(recipes.app, name="recipes")
 

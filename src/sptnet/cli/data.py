@@ -97,9 +97,9 @@ def fetch(benchmark: Any, name: str, folder: Path | None) -> None:
 
 def read(benchmark: Any, name: str, folder: Path | None, labelled: str | None, unlabelled: list[str]) -> Any:
     """The pile by name, without decoding any image."""
+    from sptnet.data.benchmarks.digits import digits
     from sptnet.data.benchmarks.domains import read_domains
     from sptnet.data.folder import read_folder
-    from sptnet.data.image_set import digits
     from sptnet.errors import Misuse
 
     if name == "digits":

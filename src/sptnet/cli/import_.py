@@ -27,8 +27,7 @@ def import_(
 ) -> None:
     """Turn a published SimGCD or SPTNet checkpoint into a model directory. Nothing in the file is run."""
     from sptnet.model.model_folder import ModelCard, check_replaceable, save_model
-    from sptnet.model.published import TITLES, read_published
-    from sptnet.model.published_model import build_published
+    from sptnet.model.published import TITLES, build_published, read_published
 
     check_replaceable(out, overwrite)
     found = read_published(file)

@@ -1,11 +1,8 @@
 """`sptnet predict`."""
 
-import csv
 import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -37,9 +34,11 @@ def predict(
     """
     from sptnet.errors import Misuse
     from sptnet.inference.bulk.image_list import named_images
-    from sptnet.inference.bulk.parts import Naming
+    from sptnet.inference.bulk.job import describe_job, open_folder
+    from sptnet.inference.bulk.parts import NamedPredictor, write_parts, write_table
     from sptnet.inference.predictor import load
     from sptnet.results.edits.names import names_for
+    from sptnet.runtime.progress import say
     from sptnet.runtime.torchrun import rank_from_environment
 
     here = rank_from_environment(os.environ)
@@ -53,57 +52,12 @@ def predict(
         raise Misuse("no images given. Give images, folders of images, or a list of them with --list FILE.")
     if out is not None and out.exists():
         raise Misuse(f"{out} exists already. Give another file with --out.")
-    naming = Naming(load(run, device, here.local_rank), names_for(run), features)
-    files = named_images(images or [], list_file)
+    named = NamedPredictor(load(run, device, here.local_rank), names_for(run), features)
+    listed = named_images(images or [], list_file)
     if parts is None:
-        write_table(naming, files, out, max_unreadable)
+        write_table(named, listed.paths, out, max_unreadable)
     else:
-        write_parts_of(naming, run, files, parts, part_size, max_unreadable, here)
-
-
-def write_table(naming: Any, files: Sequence[Path], out: Path | None, max_unreadable: float) -> None:
-    """All images in one table, which begins only when every image has been looked at."""
-    from sptnet.data.readable import drop_unreadable
-    from sptnet.results.predictions import COLUMNS
-    from sptnet.runtime.progress import say, tracker
-    from sptnet.runtime.text import printable
-
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    image_set, unreadable = drop_unreadable(
-        as_image_set(files), max_unreadable, tracker("reading images"), limit_flag="--max-unreadable "
-    )
-    for problem in unreadable:
-        say(f"skipped {printable(problem.name)}: {problem.reason}")
-    rows = list(naming.rows(image_set.ids, naming.predictor.outputs(image_set.sources)))
-    stream = out.open("w", encoding="utf-8", errors="surrogateescape", newline="") if out else sys.stdout
-    table = csv.writer(stream)
-    table.writerow(COLUMNS)
-    table.writerows(rows)
-    if out:
-        stream.close()
-        say(f"sorted {len(image_set)} images into {len({category for _, category, *_ in rows})} categories: {out}")
-
-
-def write_parts_of(
-    naming: Any, run: Path, files: Any, folder: Path, part_size: int, max_unreadable: float, here: Any
-) -> None:
-    from sptnet.inference.bulk.job import describe_job, open_folder
-    from sptnet.inference.bulk.parts import write_parts
-    from sptnet.runtime.progress import say
-
-    open_folder(folder, describe_job(run, files, part_size, naming.with_features), here)
-    tally = write_parts(naming, files, folder, part_size, max_unreadable, here)
-    who = f"process {here.rank + 1} of {here.size}: " if here.size > 1 else ""
-    say(f"{who}parts done: {tally.done:,}, there already: {tally.skipped:,}, in {folder}")
-
-
-def as_image_set(files: Sequence[Path]) -> Any:
-    import numpy as np
-
-    from sptnet.data.image_set import ImageSet
-
-    unknown = np.full(len(files), -1, dtype=np.int64)
-    return ImageSet(
-        "images", tuple(map(str, files)), tuple(files), (), unknown, None, np.zeros(len(files), dtype=np.bool_)
-    )
+        open_folder(parts, describe_job(run, listed, part_size, features), here)
+        tally = write_parts(named, listed.paths, parts, part_size, max_unreadable, here)
+        who = f"process {here.rank + 1} of {here.size}: " if here.size > 1 else ""
+        say(f"{who}parts done: {tally.done:,}, there already: {tally.skipped:,}, in {parts}")

@@ -1,15 +1,15 @@
-"""Categories by k-means: from the features of the training images to one centroid a category."""
+"""Categories by k-means: from the features of the training images to one centroid per category."""
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.config import ClusteringSettings
+from sptnet.metrics import best_matching, contingency
 
 Labels = npt.NDArray[np.int64]
 
@@ -25,8 +25,8 @@ def find_centroids(
 ) -> Float[Tensor, "k dim"]:
     """Centroids of unit features, those of the known classes first; `labels` holds -1 for unlabelled images.
 
-    Semi-supervised: labelled images are held to their class. Otherwise only unlabelled images are clustered, as in the
-    published baseline, and a cluster gets the name of a known class by the labelled images that fall into it.
+    Semi-supervised: labelled images stay in the cluster of their class. Otherwise only unlabelled images are clustered,
+    as in the published baseline, and clusters are matched to known classes by the labelled images nearest to them.
     """
     unit = F.normalize(features, dim=1).numpy()
     kmeans = SemiSupervisedKMeans(
@@ -45,9 +45,6 @@ def find_centroids(
 
 
 def named_first(clusters: Labels, labels: Labels, n_clusters: int) -> Labels:
-    """An order of the clusters in which each class comes at its own place, by the best one-to-one matching."""
-    n_known = int(labels.max()) + 1
-    together = np.zeros((n_known, n_clusters), dtype=np.int64)
-    np.add.at(together, (labels, clusters), 1)
-    matched = linear_sum_assignment(together, maximize=True)[1]
-    return np.concatenate([matched, np.setdiff1d(np.arange(n_clusters), matched)]).astype(np.int64)
+    """Order of the clusters: those that match the known classes, in the order of the classes, then the others."""
+    matched = best_matching(contingency(labels, clusters, (int(labels.max()) + 1, n_clusters)))[1]
+    return np.concatenate([matched, np.setdiff1d(np.arange(n_clusters), matched)])

@@ -18,13 +18,12 @@ from sptnet.clustering.count_evidence import (
     Pairs,
     Values,
     balance,
-    contingency_table,
-    matched_share,
     precision_and_recall,
     relative,
     silhouette,
 )
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
+from sptnet.metrics import contingency, matched_share
 
 MOST_POINTS, SILHOUETTE_POINTS = 20_000, 1000
 GROWTH = 1.12  # from one count of a walk to the next
@@ -91,7 +90,7 @@ class Measure:
         self.distances = torch.cdist(sampled, sampled, compute_mode="use_mm_for_euclid_dist").float()
 
     def __call__(self, labels: Counts, n_clusters: int, inertia: float) -> CountFindings:
-        table = contingency_table(self.classes, labels[self.labelled], self.n_known, n_clusters)
+        table = contingency(self.classes, labels[self.labelled], (self.n_known, n_clusters))
         apart = silhouette(self.distances, torch.from_numpy(labels[self.sample]), n_clusters)
         return CountFindings(table, apart, inertia)
 

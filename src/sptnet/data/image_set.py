@@ -64,20 +64,3 @@ class ImageSet:
             test=self.test[chosen],
             domains=None if self.domains is None else tuple(self.domains[i] for i in chosen),
         )
-
-
-def digits() -> ImageSet:
-    """The 1,797 handwritten digits that come with scikit-learn: small enough to try everything on."""
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
-
-    data = load_digits()
-    pixels = np.rint(data.images * 255 / 16).astype(np.uint8)
-    return ImageSet(
-        name="digits",
-        ids=tuple(f"digit-{i:04d}" for i in range(len(pixels))),
-        sources=tuple(pixels),
-        names=tuple("0123456789"),
-        labels=data.target.astype(np.int64),
-        given=None,
-        test=np.zeros(len(pixels), dtype=np.bool_),
-    )

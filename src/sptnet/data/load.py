@@ -6,10 +6,11 @@ from pathlib import Path
 from sptnet.config import DataSettings
 from sptnet.data.benchmarks import BENCHMARKS, read_benchmark
 from sptnet.data.benchmarks.counts import check_counts
+from sptnet.data.benchmarks.digits import digits
 from sptnet.data.benchmarks.domains import read_domains
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage
-from sptnet.data.image_set import ImageSet, digits
+from sptnet.data.image_set import ImageSet
 from sptnet.data.readable import drop_unreadable
 from sptnet.data.split import Split, make_split
 from sptnet.data.split_file import read_split

@@ -29,8 +29,7 @@ from sptnet.model.vit.embedding import (
 )
 from sptnet.model.vit.last_block import class_token_of_block, run_block
 from sptnet.model.vit.timm_vit import check_name, create_vit, pixel_format
-from sptnet.model.vit_weights import load_weights
-from sptnet.model.weights_file import read_weights
+from sptnet.model.weights import load_weights, read_weights
 from sptnet.runtime.distributed import World
 
 EMBEDDED = "sptnet_digits_vit"

@@ -1,16 +1,25 @@
-"""Published checkpoints taken apart: SimGCD's into ViT and head, SPTNet's into prompts, ViT and head.
+"""Published checkpoints of SimGCD and SPTNet: read, take apart, and rebuild as a model with the same logits.
 
-SimGCD's authors store Sequential(ViT, head), so names begin with `0.` and `1.`; SPTNet's store Sequential(prompts,
+SimGCD stores Sequential(ViT, head), so names begin with `0.` and `1.`; SPTNet stores Sequential(prompts,
 Sequential(ViT, head)): `0.`, `1.0.` and `1.1.`.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sptnet.config import PromptSettings
 from sptnet.errors import Misuse
-from sptnet.model.state_dicts import State, as_backbone, below, kind_of, plain
-from sptnet.model.weights_file import read_weights
+from sptnet.head import PrototypeHead
+from sptnet.model.backbone import Backbone, build_backbone
+from sptnet.model.gcd_model import GcdModel
+from sptnet.model.weights import State, as_backbone, below, kind_of, load_weights, plain, read_weights
+from sptnet.prompts import GlobalPrompt, SpatialPrompt
 
 TITLES = {"simgcd": "SimGCD", "sptnet": "SPTNet"}
 _PARTS = {"simgcd": ("0.", "1."), "sptnet": ("1.0.", "1.1.", "0.")}
@@ -21,11 +30,19 @@ _PLAIN_VITS = {
     (768, 12, 8): "vit_base_patch8_224.dino",
 }
 _DINOV2_SIZES = {(384, 12, 14): "small", (768, 12, 14): "base", (1024, 24, 14): "large", (1536, 40, 14): "giant"}
+_PADS = ("pad_up", "pad_down", "pad_left", "pad_right")
+_MLP = [f"mlp.{layer}.{part}" for layer in (0, 2, 4) for part in ("weight", "bias")]
+_WEIGHT_NORM = {  # both of torch's implementations
+    "last_layer.weight_g": "lengths",
+    "last_layer.weight_v": "prototypes",
+    "last_layer.parametrizations.weight.original0": "lengths",
+    "last_layer.parametrizations.weight.original1": "prototypes",
+}
 
 
 @dataclass(frozen=True)
 class PublishedCheckpoint:
-    """A checkpoint's parts: the ViT in timm's names, the head and the prompts in the authors'."""
+    """Parts of a checkpoint: the ViT in timm's names, the head and the prompts in those of the authors."""
 
     source: str
     kind: Literal["simgcd", "sptnet"]
@@ -34,6 +51,7 @@ class PublishedCheckpoint:
     prompts: State
 
     def refusal(self, reason: str) -> Misuse:
+        """The error for a checkpoint that cannot be read."""
         return Misuse(
             f"{self.source} is no {TITLES[self.kind]} checkpoint that sptnet can read: {reason}. "
             "Give one as its authors' code writes it."
@@ -41,7 +59,7 @@ class PublishedCheckpoint:
 
 
 def read_published(file: Path | str) -> PublishedCheckpoint:
-    """A checkpoint of SimGCD or SPTNet; nothing in the file is run."""
+    """Read a checkpoint of SimGCD or SPTNet without running code from the file."""
     state, source = plain({name: value.float() for name, value in read_weights(file).items()}), str(file)
     kind = kind_of(state)
     if kind == "backbone":
@@ -63,7 +81,7 @@ def read_published(file: Path | str) -> PublishedCheckpoint:
 
 
 def architecture(found: PublishedCheckpoint) -> tuple[str, dict[str, Any]]:
-    """The timm name that fits the shapes of the ViT, and the sizes in which it differs from that name."""
+    """The timm name that fits the shapes of the ViT, and the sizes that differ from those of that name."""
     vit = found.vit
     dim, *_, patch_size = vit["patch_embed.proj.weight"].shape
     depth = len({name.split(".")[1] for name in vit if name.startswith("blocks.")})
@@ -80,3 +98,112 @@ def architecture(found: PublishedCheckpoint) -> tuple[str, dict[str, Any]]:
         )
     own = {"patch_size": patch_size, "embed_dim": dim, "depth": depth, "num_heads": dim // 64}
     return f"vit_base_{form}" if is_dinov2 else "vit_base_patch16_224.dino", own
+
+
+def build_published(
+    found: PublishedCheckpoint, backbone: str | None = None, image_size: int | None = None, frame_width: int = 1
+) -> tuple[GcdModel, PromptSettings]:
+    """Build the model and its prompt settings.
+
+    Without a timm name the backbone is inferred from the shapes; without an image size, that is inferred from the
+    prompts or the positions.
+    """
+    prompts = _prompts(found)
+    vit = _build_backbone(found, prompts, backbone, image_size)
+    model = GcdModel(vit, _build_head(found, vit.dim))
+    settings = _settings(found, prompts, vit, frame_width)
+    model.attach_prompt(settings)
+    for part in model.prompt.parts:
+        part.load_state_dict({"values": _values(prompts, cast(GlobalPrompt | SpatialPrompt, part))})
+    return model.eval(), settings
+
+
+def _prompts(found: PublishedCheckpoint) -> dict[str, Tensor]:
+    """The four sides of the border and the image that holds the frames, without prefixes of their names."""
+    prompts = {name.rpartition(".")[2]: value for name, value in found.prompts.items()}
+    allowed = [{"patch"}, {*_PADS}, {"patch", *_PADS}] if found.kind == "sptnet" else [set()]
+    if prompts.keys() not in allowed or len(prompts) != len(found.prompts):
+        raise found.refusal(f"its prompts are {', '.join(sorted(found.prompts)) or 'missing'}")
+    for name, value in prompts.items():
+        if value.ndim != 4 or value.shape[:2] != (1, 3):
+            raise found.refusal(f"its prompt {name} has the shape {tuple(value.shape)}")
+    return prompts
+
+
+def _build_backbone(
+    found: PublishedCheckpoint, prompts: dict[str, Tensor], name: str | None, image_size: int | None
+) -> Backbone:
+    patch, positions = found.vit.get("patch_embed.proj.weight"), found.vit.get("pos_embed")
+    if patch is None or positions is None or (patch.ndim, positions.ndim) != (4, 3):
+        raise found.refusal("its ViT has no patches or no positions")
+    patch_size = patch.shape[-1]
+    widths = [prompts[part].shape[-1] for part in ("pad_up", "patch") if part in prompts]
+    made_for = next((width for width in widths if width != patch_size), None)  # a shared frame fits any image
+    if made_for is not None and image_size not in (None, made_for):
+        raise Misuse(f"the prompts of {found.source} are made for images of {made_for} px. Leave --image-size out.")
+    n_patches = positions.shape[1] - ("reg_token" not in found.vit)
+    size = made_for or image_size or math.isqrt(n_patches) * patch_size
+    if size % patch_size:
+        raise Misuse(
+            f"images of {size} px cannot be cut into patches of {patch_size}. Give a multiple as --image-size."
+        )
+    sizes: dict[str, Any] = {}
+    if name is None:
+        name, sizes = architecture(found)
+    backbone = build_backbone(name, image_size=size, pretrained=False, architecture=sizes, reading="exact")
+    load_weights(backbone.vit, found.vit, found.source, "--backbone NAME")
+    return backbone
+
+
+def _build_head(found: PublishedCheckpoint, dim: int) -> PrototypeHead:
+    state = {_WEIGHT_NORM.get(name, name): value for name, value in found.head.items()}
+    wanted = {*_MLP, "lengths", "prototypes"}
+    if state.keys() != wanted:
+        raise found.refusal(f"the names of its head differ in {', '.join(sorted(state.keys() ^ wanted)[:3])}")
+    odd = [name for name, value in state.items() if value.ndim != (1 if name.endswith("bias") else 2)]
+    if odd:
+        raise found.refusal(f"{odd[0]} of its head has the shape {tuple(state[odd[0]].shape)}")
+    n_categories, hidden, bottleneck = (len(state[n]) for n in ("prototypes", "mlp.0.weight", "mlp.4.weight"))
+    state["lengths"] = state["lengths"].flatten()
+    with_lengths = bool((state["lengths"] != 1).any())
+    head = PrototypeHead(dim, n_categories, hidden, bottleneck, with_lengths)
+    if not with_lengths:
+        del state["lengths"]
+    for name, value in head.state_dict().items():
+        if state[name].shape != value.shape:
+            shapes = f"{tuple(state[name].shape)}, not {tuple(value.shape)}"
+            raise found.refusal(f"{name} of its head has the shape {shapes}")
+    head.load_state_dict(state)
+    return head
+
+
+def _settings(
+    found: PublishedCheckpoint, prompts: dict[str, Tensor], backbone: Backbone, frame_width: int
+) -> PromptSettings:
+    size, kinds, border, wanted = backbone.pixels.image_size, [], PromptSettings().border, {}
+    if "patch" in prompts:
+        shared = prompts["patch"].shape[-1] == backbone.patch_size
+        kinds.append("shared" if shared else "spatial")
+        wanted["patch"] = (backbone.patch_size,) * 2 if shared else (size, size)
+    if "pad_up" in prompts:
+        kinds.append("global")
+        border = prompts["pad_up"].shape[-2]
+        sides = [(border, size)] * 2 + [(size - 2 * border, border)] * 2
+        wanted.update(zip(_PADS, sides, strict=True))
+    for name, shape in wanted.items():
+        if prompts[name].shape[2:] != shape:
+            raise found.refusal(f"its prompt {name} has the shape {tuple(prompts[name].shape)}, not {(1, 3, *shape)}")
+    kind = cast(Any, "+".join(kinds) or "none")
+    return PromptSettings(kind=kind, width=frame_width, border=border)
+
+
+def _values(prompts: dict[str, Tensor], prompt: GlobalPrompt | SpatialPrompt) -> Float[Tensor, "..."]:
+    """Values of our prompt: the pixels on its frame, row by row. The authors' code masks all others."""
+    if isinstance(prompt, GlobalPrompt):
+        up, down, left, right = (prompts[name][0] for name in _PADS)
+        inside = torch.zeros(3, left.shape[1], up.shape[2] - left.shape[2] - right.shape[2])
+        picture = torch.cat([up, torch.cat([left, inside, right], dim=2), down], dim=1)
+        return picture[:, prompt.mask]
+    h, w = prompt.mask.shape
+    patches = prompts["patch"][0].unfold(1, h, h).unfold(2, w, w).permute(1, 2, 0, 3, 4).reshape(-1, 3, h, w)
+    return patches[:, :, prompt.mask]

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from helpers.benchmark_trees import SPLIT, write_cub, write_pacs
 from sptnet.config import DataSource
 from sptnet.data.benchmarks import BENCHMARKS, find_benchmark, read_benchmark
-from sptnet.data.benchmarks.base import Expectation, SplitCounts, exactly, in_thousands
-from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
+from sptnet.data.benchmarks.base import ClassSplit, Expectation, SplitCounts, class_split, exactly, in_thousands
 from sptnet.data.benchmarks.counts import (
     CountRow,
     check_counts,
@@ -24,7 +23,7 @@ from sptnet.data.benchmarks.counts import (
     refuse_differences,
 )
 from sptnet.data.benchmarks.cub import CUB, read_cub
-from sptnet.data.benchmarks.pacs import PACS, read_pacs
+from sptnet.data.benchmarks.domains import PACS, read_pacs
 from sptnet.data.image_set import ImageSet
 from sptnet.data.split import make_split
 from sptnet.data.split_file import read_split, write_split

@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from helpers.benchmark_trees import lines, pictures, true_names, write_pacs
-from sptnet.data.benchmarks.domainnet import DOMAINS, read_domainnet
-from sptnet.data.benchmarks.domains import read_domains
-from sptnet.data.benchmarks.pacs import CLASSES, read_pacs
-from sptnet.data.benchmarks.pacs import DOMAINS as PACS_DOMAINS
+from sptnet.data.benchmarks.domains import (
+    DOMAINNET_DOMAINS,
+    PACS_CLASSES,
+    PACS_DOMAINS,
+    read_domainnet,
+    read_domains,
+    read_pacs,
+)
 from sptnet.data.split import make_split
 from sptnet.errors import Failure, Misuse
 
@@ -127,7 +131,7 @@ DOMAINNET_CLASSES = ["The_Mona_Lisa", "aircraft_carrier", "t-shirt", "zigzag"]
 
 
 def write_domainnet(root: Path) -> Path:
-    for domain in DOMAINS:
+    for domain in DOMAINNET_DOMAINS:
         pictures(root / domain, *(f"{name}/{domain}_{i:03d}.jpg" for name in DOMAINNET_CLASSES for i in (1, 2)))
     return root
 
@@ -151,7 +155,10 @@ def test_domainnet(tmp_path: Path, given: str) -> None:
             lambda root: shutil.rmtree(root / "sketch"),
             r"lacks 1 domain: sketch\. Fetch it again: DomainNet is at http://ai\.bu\.edu/M3SDA/",
         ),
-        (lambda root: [shutil.rmtree(root / d / "zigzag") for d in DOMAINS], r"has 3 classes, DomainNet has 4\."),
+        (
+            lambda root: [shutil.rmtree(root / domain / "zigzag") for domain in DOMAINNET_DOMAINS],
+            r"has 3 classes, DomainNet has 4\.",
+        ),
         (lambda root: pictures(root, "real/extra/1.jpg"), r"has 5 classes, DomainNet has 4\."),
         (lambda root: (root / "real/extra").mkdir(), r"real has 1 class folder too many: extra\. Move away what"),
         (lambda root: shutil.rmtree(root / "clipart/zigzag"), r"clipart lacks 1 class folder: zigzag\."),
@@ -185,16 +192,16 @@ def test_pacs(tmp_path: Path, place: str) -> None:
 def test_pacs_with_its_lists(tmp_path: Path, lists: str, prefix: str) -> None:
     write_pacs(tmp_path / "kfold")
     for domain in PACS_DOMAINS:
-        for part, i, names in (("train", 2, CLASSES), ("crossval", 1, CLASSES[::-1])):
-            rows = [f"{prefix}{domain}/{name}/pic_{i}.jpg {CLASSES.index(name) + 1}" for name in names]
+        for part, i, names in (("train", 2, PACS_CLASSES), ("crossval", 1, PACS_CLASSES[::-1])):
+            rows = [f"{prefix}{domain}/{name}/pic_{i}.jpg {PACS_CLASSES.index(name) + 1}" for name in names]
             lines(tmp_path / lists / f"{domain}_{part}_kfold.txt", *rows)
-        whole = [f"{prefix}{domain}/{name}/pic_{i}.jpg {c}" for c, name in enumerate(CLASSES, 1) for i in (1, 2)]
+        whole = [f"{prefix}{domain}/{name}/pic_{i}.jpg {c}" for c, name in enumerate(PACS_CLASSES, 1) for i in (1, 2)]
         lines(tmp_path / lists / f"{domain}_test_kfold.txt", *whole)
     image_set = read_pacs(tmp_path)
-    assert image_set.ids[:14] == tuple(f"photo/{name}/pic_2.jpg" for name in CLASSES) + tuple(
-        f"photo/{name}/pic_1.jpg" for name in CLASSES[::-1]
+    assert image_set.ids[:14] == tuple(f"photo/{name}/pic_2.jpg" for name in PACS_CLASSES) + tuple(
+        f"photo/{name}/pic_1.jpg" for name in PACS_CLASSES[::-1]
     )
-    assert true_names(image_set)[:14] == [*CLASSES, *CLASSES[::-1]]
+    assert true_names(image_set)[:14] == [*PACS_CLASSES, *PACS_CLASSES[::-1]]
     assert len(image_set) == 56
 
 

@@ -157,15 +157,19 @@ def test_an_archive_cannot_write_outside_its_folder(server: Server, tmp_path: Pa
     assert not (tmp_path / "outside").exists()
 
 
-def test_an_archive_has_files_and_folders_only(server: Server, tmp_path: Path) -> None:
+def with_a_link() -> bytes:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as tar:
         folder, link = tarfile.TarInfo("inner"), tarfile.TarInfo("inner/link")
         folder.type, link.type, link.linkname = tarfile.DIRTYPE, tarfile.SYMTYPE, "/"
         tar.addfile(folder)
         tar.addfile(link)
+    return stream.getvalue()
+
+
+def test_an_archive_has_files_and_folders_only(server: Server, tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"could not be unpacked \(inner/link is neither a file nor a folder\)"):
-        archive(server, stream.getvalue()).fetch_and_unpack(tmp_path)
+        archive(server, with_a_link()).fetch_and_unpack(tmp_path)
     assert (tmp_path / "inner").is_dir()
     assert list((tmp_path / "inner").iterdir()) == []
 
@@ -217,6 +221,31 @@ def test_what_torchvision_raises_becomes_one_line(
         from_torchvision("CIFAR10", "https://there/cifar.tar.gz")(tmp_path)
     reason = f"https://there/cifar.tar.gz could not be downloaded ({error}). "
     assert str(caught.value) == f"{reason}Fetch it by hand and unpack it in {tmp_path}."
+
+
+@pytest.mark.parametrize("hostile", [tar_of(**{"..__outside": "x"}), with_a_link()], ids=["outside", "link"])
+def test_torchvision_cannot_write_outside_the_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, hostile: bytes
+) -> None:
+    def unpack(root: Path, **options: Any) -> None:
+        (root / "set.tgz").write_bytes(hostile)
+        torchvision.datasets.utils.extract_archive(root / "set.tgz")
+
+    monkeypatch.setattr(torchvision.datasets, "FGVCAircraft", unpack)
+    with pytest.raises(Failure, match=r"could not be downloaded \(.*(outside the destination|neither a file nor a)"):
+        from_torchvision("FGVCAircraft", "https://there/set.tgz")(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    assert not (tmp_path / "folder" / "inner" / "link").is_symlink()
+    assert tarfile.TarFile.extraction_filter is None
+
+
+def test_without_extraction_filters_the_archive_is_left_packed(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delattr(tarfile, "data_filter")
+    with pytest.raises(Failure, match=r"could not be unpacked \(Python before 3\.11\.4 .*\)\. Unpack it by hand"):
+        archive(server, GOOD).fetch_and_unpack(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["set.tgz"]
 
 
 def test_cub_comes_from_its_makers() -> None:

@@ -9,7 +9,7 @@ import pytest
 from torchvision.datasets import ImageFolder
 
 from helpers.benchmark_trees import assert_published_draw, lines, pictures, true_names
-from sptnet.data.benchmarks.class_splits import ClassSplit
+from sptnet.data.benchmarks.base import ClassSplit
 from sptnet.data.benchmarks.herbarium import read_herbarium
 from sptnet.data.benchmarks.imagenet import chosen_classes, read_imagenet
 from sptnet.errors import Failure, Misuse

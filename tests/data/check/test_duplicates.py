@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
 from sptnet.data.check import duplicates
-from sptnet.data.check.duplicates import same_bytes, same_look
-from sptnet.data.check.near_duplicates import SIDE, alike, alike_groups, close_pairs, look_hashes, thumbnail
+from sptnet.data.check.duplicates import (
+    SIDE,
+    alike,
+    alike_groups,
+    close_pairs,
+    look_hashes,
+    same_bytes,
+    same_look,
+    thumbnail,
+)
 from sptnet.data.image_file import UnreadableImage
 
 Shape = tuple[int, int]

@@ -9,11 +9,10 @@ from sptnet.data.benchmarks.base import Benchmark
 from sptnet.data.benchmarks.cars import CARS
 from sptnet.data.benchmarks.cifar import CIFAR_10, CIFAR_100
 from sptnet.data.benchmarks.cub import CUB
-from sptnet.data.benchmarks.domainnet import DOMAINNET
+from sptnet.data.benchmarks.domains import DOMAINNET, PACS
 from sptnet.data.benchmarks.fashion_mnist import FASHION_MNIST
 from sptnet.data.benchmarks.herbarium import HERBARIUM
 from sptnet.data.benchmarks.imagenet import IMAGENET_1K, IMAGENET_100
-from sptnet.data.benchmarks.pacs import PACS
 from sptnet.data.image_set import ImageSet
 from sptnet.errors import Misuse
 from sptnet.runtime.text import printable

@@ -1,11 +1,16 @@
-"""A folder of domains, each a folder of classes: photos, paintings and sketches of the same things."""
+"""Data sets made of domains, such as photos, paintings and sketches of the same classes; DomainNet and PACS.
 
+One folder per domain, in it one folder per class.
+"""
+
+import dataclasses
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
+from sptnet.data.benchmarks.base import Benchmark, Expected
 from sptnet.data.benchmarks.layout import Tree
 from sptnet.data.image_set import ImageSet
 from sptnet.errors import Misuse
@@ -13,6 +18,41 @@ from sptnet.runtime.text import count, first_three, listed, printable
 
 WHERE = "The folder must hold one sub-folder per domain, each with one sub-folder per class."
 LISTS = tuple(f"{part}{suffix}.txt" for part in ("train", "crossval", "test") for suffix in ("", "_kfold"))
+
+# The first domain is labelled, the second unlabelled, the others are for testing.
+DOMAINNET_DOMAINS = ("real", "painting", "clipart", "infograph", "quickdraw", "sketch")
+DOMAINNET_WHERE = (
+    "DomainNet is at http://ai.bu.edu/M3SDA/; the folder must hold the six domains unpacked, "
+    f"{', '.join(f'{domain}/' for domain in DOMAINNET_DOMAINS)}, and may hold their lists, such as real_train.txt."
+)
+PACS_DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
+PACS_CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+PACS_WHERE = (
+    "PACS is at https://dali-dl.github.io/project_iccv2017.html; the folder must hold "
+    f"{', '.join(f'{domain}/' for domain in PACS_DOMAINS)}, directly or below PACS/ or kfold/, and may hold their "
+    "lists, such as photo_train_kfold.txt."
+)
+
+
+def read_domainnet(folder: Path, classes: int = 345) -> ImageSet:
+    """DomainNet: classes in sorted order, capitals first; with lists, only the images they name."""
+    labelled, unlabelled, *_ = DOMAINNET_DOMAINS
+    tree = Tree.find(folder, [labelled], ["DomainNet", "domainnet"], DOMAINNET_WHERE)
+    image_set = read_domains(tree.root, labelled, (unlabelled,), DOMAINNET_DOMAINS, where=DOMAINNET_WHERE)
+    if len(image_set.names) != classes:
+        raise tree.incomplete(f"{tree.root} has {len(image_set.names)} classes, DomainNet has {classes}")
+    check_class_folders(tree, DOMAINNET_DOMAINS, image_set.names)
+    return dataclasses.replace(image_set, name="domainnet")
+
+
+def read_pacs(folder: Path) -> ImageSet:
+    """PACS: seven classes in four domains; with lists, only the images they name."""
+    labelled, unlabelled, *_ = PACS_DOMAINS
+    tree = Tree.find(folder, [labelled], ["PACS", "kfold", "PACS/kfold"], PACS_WHERE)
+    check_class_folders(tree, PACS_DOMAINS, PACS_CLASSES)
+    lists = folder_of_lists((tree.root, tree.root.parent), labelled)
+    image_set = read_domains(tree.root, labelled, (unlabelled,), PACS_DOMAINS, lists=lists, where=PACS_WHERE)
+    return dataclasses.replace(image_set, name="pacs")
 
 
 def read_domains(
@@ -24,10 +64,10 @@ def read_domains(
     lists: Path | None = None,
     where: str = WHERE,
 ) -> ImageSet:
-    """The labelled domain, then the unlabelled ones, then the unseen ones, whose images are test images.
+    """Read the labelled domain, then the unlabelled ones, then the unseen ones, whose images are test images.
 
-    Where list files such as real_train.txt lie in `lists` (the root if not given), they say which images there are;
-    otherwise it is every image of the domain, class by class.
+    List files such as real_train.txt in `lists` (default: the root) select the images; without them every image of the
+    domain is taken, class by class.
     """
     if not root.is_dir():
         raise Misuse(f"there is no folder {root}. {where}")
@@ -52,13 +92,13 @@ def read_domains(
 
 
 def check_class_folders(tree: Tree, domains: Iterable[str], names: Sequence[str]) -> None:
-    """Every domain of a benchmark has a folder for every class, and none besides."""
+    """Raise unless every domain has a folder for every class and no others."""
     for domain in domains:
         tree.compare_folders(domain, names)
 
 
 def folder_of_lists(places: Iterable[Path], domain: str) -> Path | None:
-    """The first place that holds a list of that domain."""
+    """The first folder that holds a list file of the domain."""
     return next((place for place in places for end in LISTS if (place / f"{domain}_{end}").is_file()), None)
 
 
@@ -105,7 +145,7 @@ def _walk(tree: Tree, domain: str) -> list[str]:
 
 
 def _listed_id(tree: Tree, file: str, line: str, domain: str) -> str:
-    """From `real/axe/1.jpg 7`, or the same below further folders, to `real/axe/1.jpg`."""
+    """Turn the line `real/axe/1.jpg 7`, possibly with leading folders, into the id `real/axe/1.jpg`."""
     path, gap, number = line.rpartition(" ")
     parts = path.strip().split("/")
     if not gap or not number.isdecimal() or ".." in parts or domain not in parts[:-2]:
@@ -115,3 +155,25 @@ def _listed_id(tree: Tree, file: str, line: str, domain: str) -> str:
 
 def _class_of(id_: str) -> str:
     return id_.split("/")[1]
+
+
+DOMAINNET = Benchmark(
+    name="domainnet",
+    title="DomainNet",
+    read=read_domainnet,
+    n_known=173,
+    expected=Expected(345),
+    where=DOMAINNET_WHERE,
+    labelled_domain=DOMAINNET_DOMAINS[0],
+    unlabelled_domains=(DOMAINNET_DOMAINS[1],),
+)
+PACS = Benchmark(
+    name="pacs",
+    title="PACS",
+    read=read_pacs,
+    n_known=4,
+    expected=Expected(7),
+    where=PACS_WHERE,
+    labelled_domain=PACS_DOMAINS[0],
+    unlabelled_domains=(PACS_DOMAINS[1],),
+)

@@ -1,8 +1,7 @@
-"""Fetching archives: streamed, checked, unpacked; what is already whole is not fetched again."""
+"""Download archives of benchmark data sets, verify their checksums and unpack them."""
 
 import hashlib
 import os
-import shutil
 import socket
 import tarfile
 import zlib
@@ -25,12 +24,13 @@ _CHUNK = 1024 * 1024
 
 @dataclass(frozen=True)
 class Archive:
-    """A tar file at its makers' place, with the checksum of the whole."""
+    """URL and checksum of a tar file."""
 
     url: str
     md5: str
 
     def fetch_and_unpack(self, folder: Path) -> None:
+        """Download into the folder, unless the whole file is already there, and unpack it in the same folder."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / PurePosixPath(urlparse(self.url).path).name
         if file.is_file() and _md5(file) == self.md5:
@@ -38,8 +38,10 @@ class Archive:
         else:
             self._fetch(file)
         try:
+            if not hasattr(tarfile, "data_filter"):
+                raise tarfile.TarError("Python before 3.11.4 does not check where the files of an archive go")
             with tarfile.open(file) as tar:
-                _unpack(tar, folder.resolve())
+                tar.extractall(folder, filter=_files_and_folders)
         except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
             raise Failure(f"{file} could not be unpacked ({_reason(error)}). Unpack it by hand in {folder}.") from error
 
@@ -64,19 +66,22 @@ class Archive:
 
 
 def from_torchvision(name: str, url: str, **options: str) -> Callable[[Path], None]:
-    """The downloader of torchvision's data set of that name."""
+    """A function that downloads a data set with the torchvision class of that name."""
 
     def download(folder: Path) -> None:
         from torchvision import datasets
 
         folder.mkdir(parents=True, exist_ok=True)
-        before = socket.getdefaulttimeout()
+        timeout, filter_ = socket.getdefaulttimeout(), getattr(tarfile.TarFile, "extraction_filter", None)
         socket.setdefaulttimeout(SECONDS_OF_SILENCE)
+        # torchvision unpacks without a filter, and FGVC-Aircraft without a checksum.
+        tarfile.TarFile.extraction_filter = staticmethod(_files_and_folders)
         try:
             with _connection_problems(url, f"and unpack it in {folder}"):
                 getattr(datasets, name)(folder, download=True, **options)
         finally:
-            socket.setdefaulttimeout(before)
+            socket.setdefaulttimeout(timeout)
+            tarfile.TarFile.extraction_filter = filter_
 
     return download
 
@@ -103,21 +108,11 @@ def _copy(answer: IO[bytes], stream: IO[bytes], update: Callable[[float], None])
         update(done)
 
 
-def _unpack(tar: tarfile.TarFile, folder: Path) -> None:
-    """Folders and files that stay in the folder, and nothing else. (Python 3.11 before 3.11.4 has no filters.)"""
-    for member in tar:
-        target = (folder / member.name).resolve()
-        if not target.is_relative_to(folder):
-            raise tarfile.TarError(f"{member.name} would be written outside the destination")
-        content = tar.extractfile(member) if member.isfile() else None
-        if content is not None:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with content, target.open("wb") as stream:
-                shutil.copyfileobj(content, stream)
-        elif member.isdir():
-            target.mkdir(parents=True, exist_ok=True)
-        else:
-            raise tarfile.TarError(f"{member.name} is neither a file nor a folder")
+def _files_and_folders(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
+    """Extraction filter: Python's data filter, which refuses paths outside the folder, and no links either."""
+    if not member.isfile() and not member.isdir():
+        raise tarfile.TarError(f"{member.name} is neither a file nor a folder")
+    return tarfile.data_filter(member, folder)
 
 
 def _md5(file: Path) -> str:

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from sptnet.data.benchmarks.base import Benchmark, Expected, exactly, in_thousands
-from sptnet.data.benchmarks.class_splits import ClassSplit, class_split
+from sptnet.data.benchmarks.base import Benchmark, ClassSplit, Expected, class_split, exactly, in_thousands
 from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
 from sptnet.data.image_set import ImageSet
 

@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from sptnet.config import DataSettings
-from sptnet.data.check.duplicates import DuplicateGroup, same_bytes, same_look
-from sptnet.data.check.near_duplicates import SIDE, thumbnail
+from sptnet.data.check.duplicates import SIDE, DuplicateGroup, same_bytes, same_look, thumbnail
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage, glimpse
 from sptnet.data.image_set import UNKNOWN, ImageSet

@@ -1,23 +1,36 @@
-"""The images that somebody named: files, folders, and text files that list them."""
+"""List the images to predict: files, folders, and text files with one path per line."""
 
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sptnet.data.heic import left_out
 from sptnet.data.listing import readable_suffixes, walk
 from sptnet.errors import Misuse
-from sptnet.inference.bulk.packed_paths import PackedPaths
 from sptnet.runtime.progress import Say, counted, say
 
 
-def named_images(paths: Sequence[Path], list_file: Path | None = None, tell: Say = say) -> PackedPaths:
-    """The images and all those below the folders, each once, where it is named first; then the lines of the list."""
+@dataclass(frozen=True)
+class ImageList:
+    """Paths of images in their order, and a SHA-256 digest of all of them."""
+
+    paths: list[str]
+    digest: str
+
+
+def named_images(paths: Sequence[Path], list_file: Path | None = None, tell: Say = say) -> ImageList:
+    """List the given images and all images in the given folders, each once at its first place; then the list file."""
     for path in [*paths, *([list_file] if list_file else [])]:
         if not path.exists():
             raise Misuse(f"there is no {path}. Give image files or folders of images.")
     heic: list[Path] = []
-    found = PackedPaths(counted("finding images", _all(paths, list_file, heic)))
+    found: list[str] = []
+    digest = hashlib.sha256()
+    for image in counted("finding images", _all(paths, list_file, heic)):
+        found.append(str(image))
+        digest.update(os.fsencode(image) + b"\0")
     if heic:
         tell(left_out(heic))
     if not found and list_file is not None:
@@ -26,13 +39,13 @@ def named_images(paths: Sequence[Path], list_file: Path | None = None, tell: Say
         raise Misuse(
             f"no images found in {paths[0]}/. Give a folder that holds JPEG, PNG, WebP, BMP, TIFF or GIF files."
         )
-    return found
+    return ImageList(found, digest.hexdigest())
 
 
 def _all(paths: Sequence[Path], list_file: Path | None, heic: list[Path]) -> Iterator[Path]:
     readable = readable_suffixes()
     files: set[Path] = set()
-    folders: list[Path] = []  # those named so far, like the files
+    folders: list[Path] = []  # given so far, like the files
     for path in paths:
         for kind, image in walk(path) if path.is_dir() else [("image", path)]:
             if image in files or any(_finds(folder, image, readable) for folder in folders):
@@ -51,7 +64,7 @@ def _all(paths: Sequence[Path], list_file: Path | None, heic: list[Path]) -> Ite
 
 
 def _finds(folder: Path, image: Path, readable: frozenset[str]) -> bool:
-    """Whether looking through the folder finds the image; one that is hidden there may be named all the same."""
+    """True if walking the folder finds the image; hidden files and other suffixes are only found when given."""
     if not image.is_relative_to(folder):
         return False
     hidden = any(part.startswith(".") for part in image.relative_to(folder).parts)

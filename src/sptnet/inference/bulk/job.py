@@ -1,7 +1,7 @@
-"""A job that predicts in parts: what all of them must have in common.
+"""Description of a prediction job, so that all parts in a folder come from the same one.
 
-Processes need not know of each other. What the parts depend on is written beside them, once, and everybody compares:
-so all parts in a folder come from one and the same job, however often it was started and by how many processes.
+The processes do not communicate. The first one writes everything that the parts depend on into the folder, and every
+process compares that with its own job, however often the job was started and with how many processes.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sptnet.errors import Failure, Misuse
-from sptnet.inference.bulk.packed_paths import PackedPaths
+from sptnet.inference.bulk.image_list import ImageList
 from sptnet.model.model_folder import DESCRIPTION, find_model_folder
 from sptnet.results.edits.log import as_dict, in_force, read_edits
 from sptnet.runtime.files import write_text_atomically
@@ -34,44 +34,45 @@ class Job:
     """Everything that the parts depend on."""
 
     model: str
-    """The digest of its weights, from model.json."""
+    """Digest of the weights, from model.json."""
     edits: str | None
-    """A digest of those in force; None if there are none."""
+    """Digest of the edits in force; None if there are none."""
     images: int
     names: str
-    """A digest of the paths in their order."""
+    """Digest of the paths in their order."""
     part_size: int
     features: bool = False
 
 
-def describe_job(run: Path, files: PackedPaths, part_size: int, features: bool = False) -> Job:
+def describe_job(run: Path, images: ImageList, part_size: int, features: bool = False) -> Job:
+    """Collect what the parts depend on, from the model folder, the edits of the run and the images."""
     description = json.loads((find_model_folder(run) / DESCRIPTION).read_text(encoding="utf-8"))
     edits = [as_dict(edit) for edit in in_force(read_edits(run))]
     return Job(
         model=description["sha256"],
         edits=hashlib.sha256(json.dumps(edits).encode()).hexdigest() if edits else None,
-        images=len(files),
-        names=files.digest,
+        images=len(images.paths),
+        names=images.digest,
         part_size=part_size,
         features=features,
     )
 
 
 def open_folder(folder: Path, job: Job, here: Rank) -> None:
-    """Makes the folder, or finds that it holds parts of the same job; whoever comes first says what the job is."""
+    """Create the folder with the description of the job, or check that it holds parts of the same job."""
     if folder.exists() and not folder.is_dir():
         raise Misuse(f"{folder} is a file, not a folder. Give a folder with --parts.")
     folder.mkdir(parents=True, exist_ok=True)
     found = sorted(path.name for path in folder.iterdir())
     file = folder / JOB
-    if not file.exists():  # asked after listing: whoever wrote a part had written this file before
+    if not file.exists():  # checked after listing: this file is written before any part
         strangers = [name for name in found if not name.startswith("parts-")]
         if strangers:
             raise Misuse(
                 f"{folder} holds {printable(strangers[0])} but no {JOB}. Give an empty folder with --parts, or one "
                 "that does not exist yet."
             )
-        own = folder / f"parts-{here.rank}.json"  # several may write at once, all of them the same
+        own = folder / f"parts-{here.rank}.json"  # several processes may write at once, all the same content
         write_text_atomically(own, json.dumps(asdict(job), indent=1) + "\n")
         os.replace(own, file)
     try:

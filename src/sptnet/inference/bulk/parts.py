@@ -1,40 +1,49 @@
-"""Prediction over any number of images: a table for each part of the list, written whole or not at all.
+"""Predict image files into tables: one table, or one per part of a long list; each is written atomically.
 
-Process r of N takes parts r, r + N and so on, and passes over those that are there: a job that was stopped goes on part
-by part, with as many processes as it likes.
+Process r of N takes parts r, r + N and so on, and skips parts that exist: a stopped job continues part by part, with
+any number of processes.
 """
 
+import csv
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import Generator, Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from sptnet.data.image_file import UnreadableImage
-from sptnet.data.readable import too_many_unreadable
+from sptnet.data.image_set import UNKNOWN, ImageSet
+from sptnet.data.loader import let_hang_up, n_workers
+from sptnet.data.readable import drop_unreadable, too_many_unreadable
+from sptnet.data.store import ImageStore
+from sptnet.data.views import CentreViews, ViewMaker
 from sptnet.errors import Failure
-from sptnet.inference.bulk.attempts import attempt
-from sptnet.inference.features import Outputs
+from sptnet.inference.features import Outputs, compute_outputs
 from sptnet.inference.predictor import Predictor
 from sptnet.results.edits.names import EditedNames
 from sptnet.results.predictions import COLUMNS, prediction_rows, write_features
 from sptnet.runtime.files import write_csv_atomically
 from sptnet.runtime.memory import memory_kept
-from sptnet.runtime.progress import Bar, bar, say
+from sptnet.runtime.progress import Bar, bar, say, tracker
+from sptnet.runtime.text import printable
 from sptnet.runtime.torchrun import Rank
 
 
 @dataclass(frozen=True)
-class Naming:
-    """A model with its categories as they are called: by itself, or by the person who edited the run."""
+class NamedPredictor:
+    """A predictor with the category names of its tables: those of the model, or those of the edited run."""
 
     predictor: Predictor
     edited: EditedNames | None
     with_features: bool = False
-    """Whether each part's features are wanted beside its table."""
+    """If true, the features of each part are written beside its table."""
 
     def rows(self, images: Iterable[Path | str], outputs: Outputs) -> Iterator[list[str]]:
-        """The table's row of each image."""
+        """Table row per image."""
         categories, names, n_known = outputs.categories, self.predictor.categories, self.predictor.n_known
         if self.edited is not None:
             categories = self.edited.translate(categories, outputs.unit_features)
@@ -42,36 +51,76 @@ class Naming:
         return prediction_rows(images, categories, outputs.probabilities.max(1), names, n_known)
 
 
+@dataclass(frozen=True, eq=False)
+class PredictedBatch:
+    """Predictions for the readable files of a batch of `n`, and the problems of the others."""
+
+    n: int
+    files: list[Path]
+    outputs: Outputs
+    problems: list[UnreadableImage]
+
+
 @dataclass(frozen=True)
 class Tally:
-    """Parts that this process wrote, and those of its own that were there already."""
+    """Numbers of parts that this process wrote and skipped."""
 
     done: int
     skipped: int
 
 
 def features_file(table: Path) -> Path:
-    """Where the features of a part's rows lie, in the order of the rows."""
+    """Path of the features of a part, in the order of its rows."""
     return table.with_suffix(".safetensors")
 
 
 def part_file(folder: Path, number: int) -> Path:
+    """Path of the table of a part."""
     return folder / f"part-{number:05d}.csv"
 
 
+def write_table(named: NamedPredictor, paths: Sequence[str], out: Path | None, max_unreadable: float) -> None:
+    """Write one table for all images, to stdout without `out`, after every image has been predicted."""
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    image_set, unreadable = drop_unreadable(
+        _as_image_set(paths), max_unreadable, tracker("reading images"), limit_flag="--max-unreadable "
+    )
+    for problem in unreadable:
+        say(f"skipped {printable(problem.name)}: {problem.reason}")
+    rows = list(named.rows(image_set.ids, named.predictor.outputs(image_set.sources)))
+    if out is None:
+        csv.writer(sys.stdout).writerows([COLUMNS, *rows])
+    else:
+        write_csv_atomically(out, COLUMNS, rows, errors="surrogateescape")
+        say(f"sorted {len(image_set)} images into {len({category for _, category, *_ in rows})} categories: {out}")
+
+
+def _as_image_set(paths: Sequence[str]) -> ImageSet:
+    return ImageSet(
+        name="images",
+        ids=tuple(paths),
+        sources=tuple(map(Path, paths)),
+        names=(),
+        labels=np.full(len(paths), UNKNOWN, dtype=np.int64),
+        given=None,
+        test=np.zeros(len(paths), dtype=np.bool_),
+    )
+
+
 def write_parts(
-    naming: Naming, files: Sequence[Path], folder: Path, part_size: int, max_unreadable: float, here: Rank
+    named: NamedPredictor, paths: Sequence[str], folder: Path, part_size: int, max_unreadable: float, here: Rank
 ) -> Tally:
-    """This process's parts of the list; those that are there already stay as they are."""
-    n_parts = -(-len(files) // part_size)
+    """Write the parts of this process; existing parts are left as they are."""
+    n_parts = -(-len(paths) // part_size)
     own = range(here.rank, n_parts, here.size)
     missing = [number for number in own if not part_file(folder, number).exists()]
     bounds = {number: slice(number * part_size, (number + 1) * part_size) for number in missing}
     finished = 0
-    with memory_kept(), bar("sorting images", sum(len(range(len(files))[part]) for part in bounds.values())) as update:
+    with memory_kept(), bar("sorting images", sum(len(range(len(paths))[part]) for part in bounds.values())) as update:
         for number, bound in bounds.items():
-            part, to = files[bound], part_file(folder, number)
-            problems = write_part(naming, part, to, max_unreadable, _counting_from(finished, update))
+            part, to = [Path(path) for path in paths[bound]], part_file(folder, number)
+            problems = write_part(named, part, to, max_unreadable, _counting_from(finished, update))
             finished += len(part)
             unreadable = f", {len(problems):,} of them unreadable" if problems else ""
             say(f"{to.name} (of {n_parts:,}): {len(part):,} images{unreadable}")
@@ -83,18 +132,18 @@ def _counting_from(start: int, update: Bar) -> Bar:
 
 
 def write_part(
-    naming: Naming, files: Sequence[Path], to: Path, max_unreadable: float, update: Bar
+    named: NamedPredictor, files: Sequence[Path], to: Path, max_unreadable: float, update: Bar
 ) -> list[UnreadableImage]:
-    """One table, row by row as the batches come; features, and a table of what cannot be read, are there before it."""
+    """Write the table of one part batch by batch; features and the table of unreadable files are complete before it."""
     problems: list[UnreadableImage] = []
-    features = [torch.empty(0, naming.predictor.model.backbone.dim)]
+    features = [torch.empty(0, named.predictor.model.backbone.dim)]
 
     def rows() -> Iterator[list[str]]:
         done = 0
-        for batch in attempt(naming.predictor, files):
-            yield from naming.rows(batch.files, batch.outputs)
+        for batch in predict_batches(named.predictor, files):
+            yield from named.rows(batch.files, batch.outputs)
             problems.extend(batch.problems)
-            if naming.with_features:
+            if named.with_features:
                 features.append(batch.outputs.features)
             done += batch.n
             update(done)
@@ -102,7 +151,7 @@ def write_part(
         if refusal is not None and max_unreadable < 1:
             raise Failure(f"{to.name}: {refusal} With --max-unreadable 1 all such images are passed over.")
         write_unreadable(to.with_suffix(".unreadable.csv"), problems)
-        if naming.with_features:
+        if named.with_features:
             write_features(features_file(to), torch.cat(features))
 
     write_csv_atomically(to, COLUMNS, rows(), errors="surrogateescape")
@@ -110,10 +159,48 @@ def write_part(
 
 
 def write_unreadable(path: Path, problems: Sequence[UnreadableImage]) -> None:
-    """Where all can be read there is no such file, nor one that an earlier attempt at the part has left."""
+    """Write the table of unreadable files; without any, remove the one that a stopped job may have left."""
     if not problems:
         path.unlink(missing_ok=True)
         return
 
     rows = ([problem.name, problem.reason] for problem in problems)
     write_csv_atomically(path, ("image", "reason"), rows, errors="surrogateescape")
+
+
+class _ViewsOrProblems(Dataset[Tensor | UnreadableImage]):
+    """Centre views; for an unreadable file the problem instead of an exception."""
+
+    def __init__(self, views: CentreViews):
+        self.views = views
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+    def __getitem__(self, position: int) -> Tensor | UnreadableImage:
+        try:
+            return self.views[position]
+        except UnreadableImage as problem:
+            return problem
+
+
+def predict_batches(predictor: Predictor, files: Sequence[Path]) -> Iterator[PredictedBatch]:
+    """Predict batch by batch in the order of the files; each is decoded once and only a few batches are in memory."""
+    pixels, size = predictor.model.backbone.pixels, predictor.batch_size
+    maker = ViewMaker(pixels)
+    store = ImageStore(files, pixels, predictor.card.crop_ratio, cache_mb=0)
+    loader: DataLoader[Tensor | UnreadableImage] = DataLoader(
+        _ViewsOrProblems(CentreViews(store, maker, range(len(files)))),
+        batch_size=size,
+        num_workers=n_workers("auto", len(files)),
+        collate_fn=list,
+        generator=Generator(),
+        worker_init_fn=let_hang_up,
+    )
+    for number, found in enumerate(loader):
+        batch = files[number * size : number * size + len(found)]
+        readable = [(file, view) for file, view in zip(batch, found, strict=True) if isinstance(view, Tensor)]
+        normal = [maker.normalise(torch.stack([view for _, view in readable]))] if readable else []
+        outputs = compute_outputs(predictor.folded, normal, predictor.compute)
+        problems = [view for view in found if isinstance(view, UnreadableImage)]
+        yield PredictedBatch(len(found), [file for file, _ in readable], outputs, problems)

@@ -1,10 +1,14 @@
-"""Vision Transformers by timm name: those that have a class token to read, and what each expects of its pixels."""
+"""Vision Transformers by timm name: those with a class token, their pre-trained weights and their pixel format."""
 
 import difflib
+import os
+import socket
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlparse
 
 import timm
+from huggingface_hub import constants, try_to_load_from_cache
 from timm.models.eva import Eva
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
@@ -12,14 +16,15 @@ from torch import nn
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Failure, Misuse
 from sptnet.model.vit.embedding import Vit
-from sptnet.model.vit.fetch import where_weights_are
+from sptnet.runtime.progress import say
 
 SIZES = {"patch_size", "embed_dim", "depth", "num_heads", "mlp_ratio"}
+FILES = ("model.safetensors", "pytorch_model.bin")
 _MODULES = (".vision_transformer", ".deit", ".eva")
 
 
 def check_name(name: str) -> None:
-    """Known to timm, and from where its Vision Transformers are: asked before anything is built."""
+    """Raise unless timm has a Vision Transformer of that name; nothing is built for that."""
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):
         close = difflib.get_close_matches(architecture, timm.list_models("vit_*"), n=4, cutoff=0.4)
@@ -34,7 +39,7 @@ def check_name(name: str) -> None:
 
 
 def create_vit(name: str, image_size: int, download: bool, architecture: Mapping[str, Any], ways_out: str) -> Vit:
-    """timm's model without a classifier; `architecture` overrules its sizes, and nothing but sizes."""
+    """timm's model without a classifier; `architecture` overrides its sizes and nothing else."""
     if not architecture.keys() <= SIZES:
         raise ValueError(f"{sorted(architecture.keys() - SIZES)} are no sizes of a ViT")
     if download:
@@ -52,7 +57,7 @@ def create_vit(name: str, image_size: int, download: bool, architecture: Mapping
 
 
 def _check_make(name: str, vit: nn.Module) -> None:
-    """A class token, and a final norm that reads it: some models have the norm behind the mean of all tokens."""
+    """Raise unless the final norm is applied to a class token; some models apply it to the mean of all tokens."""
     if type(vit) not in (VisionTransformer, Eva) or vit.cls_token is None or isinstance(vit.norm, nn.Identity):
         raise _not_a_vit(name)
     pools = ("token", "avg") if type(vit) is Eva else ("token",)  # timm's DINOv3 says avg, but is made for its token
@@ -67,8 +72,43 @@ def _not_a_vit(name: str) -> Misuse:
 
 
 def pixel_format(name: str, image_size: int | None) -> PixelFormat:
+    """Image size, mean, standard deviation and interpolation that the weights were trained with."""
     cfg = timm.get_pretrained_cfg(name)
     if cfg is None:
         return PixelFormat(image_size or 224)
     size = image_size or min(224, int(cfg.input_size[-1]))  # the paper's 224 px, also for DINOv2 made for 518
     return PixelFormat(size, tuple(cfg.mean), tuple(cfg.std), cfg.interpolation)
+
+
+def where_weights_are(name: str, ways_out: str) -> dict[str, Any]:
+    """Overlay of timm's pretrained_cfg: the cached file, or nothing, with which timm downloads the weights.
+
+    The client of the hub asks the network even for cached files, and retries for minutes without one.
+    """
+    cfg = timm.get_pretrained_cfg(name)
+    hub_id = getattr(cfg, "hf_hub_id", None)
+    if not hub_id:
+        return {}
+    for file in FILES:
+        kept = try_to_load_from_cache(hub_id, file)
+        if isinstance(kept, str):
+            return {"file": kept, "custom_load": False}  # hub files are plain state dicts
+    if not hub_answers():
+        raise Failure(f"the weights of {name} could not be downloaded. {ways_out}")
+    say(f"fetching the weights of {name}; they are kept for the next time")
+    return {}
+
+
+def hub_answers(seconds: float = 5.0) -> bool:
+    """True if the hub can be reached; also behind a proxy, where only a download can tell."""
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if any(os.environ.get(key) for key in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True
+    endpoint = urlparse(constants.ENDPOINT)
+    port = endpoint.port or (80 if endpoint.scheme == "http" else 443)
+    try:
+        socket.create_connection((endpoint.hostname or "", port), timeout=seconds).close()
+    except OSError:
+        return False
+    return True

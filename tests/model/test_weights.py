@@ -1,10 +1,12 @@
-"""State dicts of all makes: what kind each is, and the ViT's own names in it."""
+"""State dicts from many sources: their kind, and the names of the ViT."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from sptnet.model.state_dicts import as_backbone, below, kind_of, plain, unwrapped
+from sptnet.errors import Misuse
+from sptnet.model.backbone import EMBEDDED, build_backbone
+from sptnet.model.weights import as_backbone, below, kind_of, load_weights, plain, unwrapped
 
 VIT = (
     "cls_token",
@@ -164,3 +166,28 @@ def test_without_registers_positions_stay_as_they_are() -> None:
 def test_parts_of_a_state_dict() -> None:
     assert below({"1.0.a": ONE, "1.1.b": TWO, "0.c": ONE, "10.d": ONE}, "1.") == {"0.a": ONE, "1.b": TWO}
     assert plain({"module.0._orig_mod.a.module_list": ONE}) == {"0.a.module_list": ONE}
+
+
+# --- fitting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("patch_embed.proj.weight", (96, 3, 8, 8)),
+        ("patch_embed.proj.weight", (96,)),
+        ("pos_embed", (1, 8, 96)),
+        ("pos_embed", (1, 1, 96)),
+        ("pos_embed", (5, 96)),
+        ("pos_embed", (1, 10, 32)),
+    ],
+)
+def test_shapes_that_do_not_fit_are_named(name: str, shape: tuple[int, ...]) -> None:
+    vit = build_backbone(EMBEDDED, image_size=32, pretrained=False).vit
+    wanted = tuple(vit.state_dict()[name].shape)
+    with pytest.raises(Misuse) as error:
+        load_weights(vit, dict(vit.state_dict()) | {name: torch.zeros(shape)}, "F")
+    assert str(error.value) == (
+        f"F does not fit the backbone: other shape {name}: {shape}, wanted {wanted}. Give the timm name that the file "
+        "was made for with --set backbone.name=NAME."
+    )

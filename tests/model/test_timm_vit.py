@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from sptnet.errors import Failure
 from sptnet.model.backbone import build_backbone
-from sptnet.model.vit import fetch
+from sptnet.model.vit import timm_vit
 
 NAME = "vit_tiny_patch16_224.augreg_in21k"
 
@@ -24,7 +24,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         raise OSError("no network")
 
     monkeypatch.setattr(socket, "create_connection", refuse)
-    monkeypatch.setattr(fetch.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(timm_vit.constants, "HF_HUB_OFFLINE", False)
     for key in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(key, raising=False)
     return asked
@@ -33,7 +33,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 def test_without_network_the_ways_out_are_named(
     no_network: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "try_to_load_from_cache", lambda repository, file: None)
+    monkeypatch.setattr(timm_vit, "try_to_load_from_cache", lambda repository, file: None)
     with pytest.raises(Failure, match=r"could not be downloaded.*backbone\.weights=FILE.*sptnet_digits_vit"):
         build_backbone(NAME)
     assert len(no_network) == 1
@@ -46,13 +46,13 @@ def test_kept_weights_need_no_network(
     weights = timm.create_model(NAME, pretrained=False).state_dict()
     save_file(weights, tmp_path / "model.safetensors")
     kept = {"model.safetensors": str(tmp_path / "model.safetensors")}
-    monkeypatch.setattr(fetch, "try_to_load_from_cache", lambda repository, file: kept.get(file))
+    monkeypatch.setattr(timm_vit, "try_to_load_from_cache", lambda repository, file: kept.get(file))
     vit = build_backbone(NAME).vit
     assert no_network == []
     assert torch.equal(vit.blocks[3].mlp.fc1.weight, weights["blocks.3.mlp.fc1.weight"])
 
 
 def test_behind_a_proxy_only_trying_tells(no_network: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not fetch.hub_answers()
+    assert not timm_vit.hub_answers()
     monkeypatch.setenv("HTTPS_PROXY", "proxy:3128")
-    assert fetch.hub_answers()
+    assert timm_vit.hub_answers()
