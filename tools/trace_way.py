@@ -9,6 +9,7 @@ of the previous station. docs/architecture.md gives the numbers.
 
 import argparse
 import importlib
+import itertools
 import pkgutil
 import sys
 import tempfile
@@ -53,7 +54,7 @@ class Way:
     def jumps_back(self) -> int:
         """Number of steps to an earlier folder."""
         rooms = [ROOMS.index(room_of(station)) for station in self.stations]
-        return sum(after < before for before, after in zip(rooms, rooms[1:], strict=False))
+        return sum(after < before for before, after in itertools.pairwise(rooms))
 
 
 def room_of(station: str) -> str:

@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from conftest import fill, random_model
 from helpers.result_runs import make_run, small_result
 from helpers.rounding import assert_differs, assert_same, terms_of
-from sptnet.cli.export import export
+from sptnet.cli.verbs.export import export
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Misuse

@@ -23,7 +23,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from conftest import Call
 from helpers.rounding import assert_differs, assert_same, terms_of
-from sptnet.cli.import_ import name_categories, read_names
+from sptnet.cli.verbs.import_ import name_categories, read_names
 from sptnet.config import PromptSettings
 from sptnet.errors import Misuse
 from sptnet.model.model_folder import load_model

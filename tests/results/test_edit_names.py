@@ -96,7 +96,7 @@ def test_predict_uses_them(edited_run: tuple[Path, Path], tmp_path: Path) -> Non
 
 
 def predictions(run: Path, images: Path, out: Path) -> list[dict[str, str]]:
-    from sptnet.cli.predict import predict
+    from sptnet.cli.verbs.predict import predict
 
     predict(run, [images], out, "cpu", 0.0)
     return list(csv.DictReader(out.read_text().splitlines()))

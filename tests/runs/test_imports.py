@@ -62,7 +62,7 @@ GRAPH = {name: sorted(set(imported(file))) for name, file in MODULES.items()}
 def test_the_graph_is_read_from_the_source() -> None:
     assert "sptnet.model.backbone" in GRAPH["sptnet.model.gcd_model"]
     assert "sptnet.errors" in GRAPH["sptnet.data.image_set"]  # a relative import
-    assert "sptnet.training.experiment" in GRAPH["sptnet.cli.train"]  # an import inside a function
+    assert "sptnet.training.experiment" in GRAPH["sptnet.cli.verbs.train"]  # an import inside a function
     assert "sptnet.methods.simgcd" in GRAPH["sptnet.methods"]  # a sub-module of the package
 
 

@@ -4,7 +4,9 @@ import sys
 
 import typer
 
-from sptnet.cli import (
+from sptnet.cli.processes import take_place, tells
+from sptnet.cli.stopping import Stopped, Verbs
+from sptnet.cli.verbs import (
     check,
     data,
     demo,
@@ -20,8 +22,6 @@ from sptnet.cli import (
     report,
     train,
 )
-from sptnet.cli.processes import take_place, tells
-from sptnet.cli.stopping import Stopped, Verbs
 from sptnet.errors import SptnetError
 from sptnet.runtime.torchrun import is_first
 

@@ -432,7 +432,7 @@ def test_hostile_names_are_shown_harmlessly(tmp_path: Path, call: Call) -> None:
 
 
 def test_long_tables_are_cut() -> None:
-    from sptnet.cli.check import table_rows
+    from sptnet.cli.verbs.check import table_rows
 
     rows = table_rows(replace(GOOD, categories=tuple(CategoryCount(f"c{i}", 100, i) for i in range(60))))
     assert len(rows) == 53

@@ -21,13 +21,14 @@ from conftest import Command, random_model
 from helpers.result_runs import make_run, small_result
 from helpers.rounding import assert_same, certainty_rounding, terms_of
 from helpers.torchrun import torchrun
-from sptnet.cli.predict import predict
+from sptnet.cli.verbs.predict import predict
 from sptnet.config import PromptSettings
 from sptnet.data.benchmarks.digits import digits
 from sptnet.errors import Failure, Misuse
+from sptnet.inference.bulk.file_batches import predict_batches
 from sptnet.inference.bulk.image_list import named_images
 from sptnet.inference.bulk.job import Job, describe_job, open_folder
-from sptnet.inference.bulk.parts import COLUMNS, NamedPredictor, Tally, predict_batches, write_parts
+from sptnet.inference.bulk.tables import COLUMNS, NamedPredictor, Tally, write_parts
 from sptnet.inference.predictor import Predictor, load
 from sptnet.model.model_folder import ModelCard, save_model
 from sptnet.results.edits.log import Rename, add_edits

@@ -35,7 +35,7 @@ def predict(
     from sptnet.errors import Misuse
     from sptnet.inference.bulk.image_list import named_images
     from sptnet.inference.bulk.job import describe_job, open_folder
-    from sptnet.inference.bulk.parts import NamedPredictor, write_parts, write_table
+    from sptnet.inference.bulk.tables import NamedPredictor, write_parts, write_table
     from sptnet.inference.predictor import load
     from sptnet.results.edits.names import names_for
     from sptnet.runtime.progress import say

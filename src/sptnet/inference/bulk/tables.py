@@ -12,17 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
-from torch.utils.data import DataLoader, Dataset
 
 from sptnet.data.image_file import UnreadableImage
 from sptnet.data.image_set import UNKNOWN, ImageSet
-from sptnet.data.loader import let_hang_up, n_workers
 from sptnet.data.readable import drop_unreadable, too_many_unreadable
-from sptnet.data.store import ImageStore
-from sptnet.data.views import CentreViews, ViewMaker
 from sptnet.errors import Failure
-from sptnet.inference.features import Outputs, compute_outputs
+from sptnet.inference.bulk.file_batches import predict_batches
+from sptnet.inference.features import Outputs
 from sptnet.inference.predictor import Predictor
 from sptnet.results.edits.names import EditedNames
 from sptnet.results.predictions import COLUMNS, prediction_rows, write_features
@@ -49,16 +45,6 @@ class NamedPredictor:
             categories = self.edited.translate(categories, outputs.unit_features)
             names, n_known = self.edited.names, self.edited.n_known
         return prediction_rows(images, categories, outputs.probabilities.max(1), names, n_known)
-
-
-@dataclass(frozen=True, eq=False)
-class PredictedBatch:
-    """Predictions for the readable files of a batch of `n`, and the problems of the others."""
-
-    n: int
-    files: list[Path]
-    outputs: Outputs
-    problems: list[UnreadableImage]
 
 
 @dataclass(frozen=True)
@@ -166,41 +152,3 @@ def write_unreadable(path: Path, problems: Sequence[UnreadableImage]) -> None:
 
     rows = ([problem.name, problem.reason] for problem in problems)
     write_csv_atomically(path, ("image", "reason"), rows, errors="surrogateescape")
-
-
-class _ViewsOrProblems(Dataset[Tensor | UnreadableImage]):
-    """Centre views; for an unreadable file the problem instead of an exception."""
-
-    def __init__(self, views: CentreViews):
-        self.views = views
-
-    def __len__(self) -> int:
-        return len(self.views)
-
-    def __getitem__(self, position: int) -> Tensor | UnreadableImage:
-        try:
-            return self.views[position]
-        except UnreadableImage as problem:
-            return problem
-
-
-def predict_batches(predictor: Predictor, files: Sequence[Path]) -> Iterator[PredictedBatch]:
-    """Predict batch by batch in the order of the files; each is decoded once and only a few batches are in memory."""
-    pixels, size = predictor.model.backbone.pixels, predictor.batch_size
-    maker = ViewMaker(pixels)
-    store = ImageStore(files, pixels, predictor.card.crop_ratio, cache_mb=0)
-    loader: DataLoader[Tensor | UnreadableImage] = DataLoader(
-        _ViewsOrProblems(CentreViews(store, maker, range(len(files)))),
-        batch_size=size,
-        num_workers=n_workers("auto", len(files)),
-        collate_fn=list,
-        generator=Generator(),
-        worker_init_fn=let_hang_up,
-    )
-    for number, found in enumerate(loader):
-        batch = files[number * size : number * size + len(found)]
-        readable = [(file, view) for file, view in zip(batch, found, strict=True) if isinstance(view, Tensor)]
-        normal = [maker.normalise(torch.stack([view for _, view in readable]))] if readable else []
-        outputs = compute_outputs(predictor.folded, normal, predictor.compute)
-        problems = [view for view in found if isinstance(view, UnreadableImage)]
-        yield PredictedBatch(len(found), [file for file, _ in readable], outputs, problems)
