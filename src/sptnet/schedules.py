@@ -1,4 +1,4 @@
-"""How learning rates and the teacher's temperature move, as functions of epoch and step."""
+"""Schedules of learning rate and teacher temperature, as functions of epoch and step."""
 
 import math
 
@@ -19,3 +19,8 @@ def warm_up_then_cosine(first: float, warm_up: int, step: int, steps: int) -> fl
 def teacher_temperature(start: float, end: float, warm_up: int, epoch: int) -> float:
     """Linear from `start` to `end` over `warm_up` epochs, `end` after."""
     return end if epoch >= warm_up else start + (end - start) * epoch / max(1, warm_up - 1)
+
+
+def steps_per_epoch(n_images: int, batch_size: int) -> int:
+    """Number of whole batches in as many draws as there are images."""
+    return n_images // batch_size

@@ -14,8 +14,9 @@ from conftest import Call
 from helpers.digit_folders import fill
 from sptnet.cli import main
 from sptnet.config import Config
+from sptnet.config.recipes import epoch_settings
 from sptnet.discovery import pace
-from sptnet.discovery.settings import DEFAULT_BACKBONE, epoch_settings, make_settings
+from sptnet.discovery.settings import DEFAULT_BACKBONE, make_settings
 from sptnet.model.backbone import EMBEDDED
 from sptnet.model.vit import timm_vit
 from sptnet.results.edits.log import current

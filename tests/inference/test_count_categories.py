@@ -59,10 +59,9 @@ def test_sptnet_takes_the_number_of_the_run_it_starts_from(tiny_config, few_digi
     assert experiment.state.config.n_categories == 10
 
 
-def test_a_factor_does_not_go_with_it(tiny_config, few_digits, tmp_path):
-    config = auto(tiny_config).model_copy(update={"category_factor": 2.0})
-    with pytest.raises(Misuse, match="n_categories and category_factor exclude each other"):
-        Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda _: None)
+def test_a_factor_does_not_go_with_it():
+    with pytest.raises(Misuse, match="n_categories and category_factor exclude each other; give one of them"):
+        load_recipe("simgcd", ["n_categories=auto", "category_factor=2.0"])
 
 
 def test_it_can_be_set_in_every_recipe():

@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from helpers.rounding import assert_same, rounding
+from sptnet.config import ViewSettings
 from sptnet.config.recipes import load_recipe
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.errors import Failure, Misuse
 from sptnet.methods.phases import MODEL, PROMPT, RAW
+from sptnet.model import token_bank
 from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.seeds import seed_of
@@ -326,3 +328,16 @@ def test_settings_of_a_bank_that_make_no_sense_are_refused(tiny_settings):
         load_recipe("digits", [*tiny_settings, "views.bank=many", "views.bank_budget_gb=0"])
     assert "views.bank_budget_gb: input should be greater than 0. Got 0." in str(error.value)
     assert load_recipe("digits", [*tiny_settings, "views.bank=auto"]).views.bank == "auto"
+
+
+def test_banks_with_room(make_model, tmp_path, monkeypatch):
+    """A bank of V views has V + 1 rows per image and may take half of the free disk, or the budget if one is set."""
+    backbone = make_model().backbone
+    five_rows = 5 * 100 * 2 * backbone.tokens_per_view * backbone.dim
+    for free, banks in ((2 * five_rows, (4, 2)), (2 * five_rows - 1, (2,)), (0, ())):
+        monkeypatch.setattr(token_bank, "free_disk", lambda folder, free=free: free)
+        assert token_bank.banks_with_room(ViewSettings(), tmp_path, 100, backbone) == banks
+    monkeypatch.setattr(token_bank, "free_disk", lambda folder: 10 * five_rows)
+    for budget, banks in ((five_rows, (4, 2)), (five_rows - 1, (2,))):
+        settings = ViewSettings(bank_budget_gb=budget / 1e9)
+        assert token_bank.banks_with_room(settings, tmp_path, 100, backbone) == banks

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from sptnet.config import DataSettings
+from sptnet.config.recipes import load_recipe
 from sptnet.data.image_set import ImageSet
 from sptnet.data.load import load_data, resolve_n_categories
 from sptnet.data.split import make_split
@@ -251,9 +252,9 @@ def test_fewer_than_the_known_ones_is_refused(data):
         resolve_n_categories(3, 1.0, data.split)
 
 
-def test_a_number_and_a_factor_exclude_each_other(data):
+def test_a_number_and_a_factor_exclude_each_other():
     with pytest.raises(Misuse, match="n_categories and category_factor exclude each other"):
-        resolve_n_categories(8, 2.0, data.split)
+        load_recipe("simgcd", ["n_categories=8", "category_factor=2.0"])
 
 
 def test_a_run_writes_what_the_factor_became(domain_folder, tiny_settings, tmp_path):

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from sptnet.errors import Misuse
-from sptnet.training.sampler import balanced_batches, n_batches
+from sptnet.schedules import steps_per_epoch
+from sptnet.training.sampler import balanced_batches
 
 LABELLED = np.arange(100, 200)
 UNLABELLED = np.arange(1000, 1900)
@@ -51,7 +52,7 @@ def test_only_images_that_were_given_are_drawn():
 def test_the_last_short_batch_is_dropped(batch_size, batches):
     made = balanced_batches(LABELLED, UNLABELLED, batch_size, 0)
     assert [len(batch) for batch in made] == [batch_size] * batches
-    assert n_batches(1000, batch_size) == batches
+    assert steps_per_epoch(1000, batch_size) == batches
 
 
 def test_the_seed_decides_everything():

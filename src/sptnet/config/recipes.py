@@ -161,6 +161,9 @@ def _explain(error: ValidationError) -> list[str]:
     """One line for every key at fault; what is wrong with a key in several ways is joined."""
     reasons: dict[str, list[str]] = {}
     for problem in error.errors():
+        if not problem["loc"]:  # a rule about several keys
+            reasons[problem["msg"].removeprefix("Value error, ") + "."] = []
+            continue
         key = _key(problem["loc"])
         if problem["type"] == "extra_forbidden":
             reasons[f"unknown key {key}. {_suggestion(key)}"] = []
@@ -215,3 +218,8 @@ def read_config(path: Path) -> Config:
     except OSError as error:
         raise Failure(f"{path} cannot be read ({error.strerror}). Is this the folder of a run?") from error
     return make_config(parse_toml(text, str(path)), str(path))
+
+
+def epoch_settings(epochs: int | None) -> dict[str, int | None]:
+    """Settings that give every stage of every method the same number of epochs."""
+    return {f"{stage}.epochs": epochs for stage in ("gcd", "simgcd", "sptnet")}

@@ -1,8 +1,8 @@
 """Every setting of a run, with its default and its limits. Frozen; unknown keys are refused."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Count = Annotated[int, Field(ge=1)]
@@ -201,6 +201,12 @@ class Config(Section):
     simgcd: SimGcdSettings = SimGcdSettings()
     sptnet: SptNetSettings = SptNetSettings()
     training: TrainingSettings = TrainingSettings()
+
+    @model_validator(mode="after")
+    def _check_count(self) -> Self:
+        if self.n_categories is not None and self.category_factor != 1:
+            raise ValueError("n_categories and category_factor exclude each other; give one of them")
+        return self
 
     @property
     def reading(self) -> Literal["quick", "exact"]:

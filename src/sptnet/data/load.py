@@ -1,4 +1,4 @@
-"""From the data settings of a run to its pile and its split."""
+"""Read the images of a run and split them, as the data settings say."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,22 +18,47 @@ from sptnet.errors import Misuse
 from sptnet.runtime.progress import Say, say, tracker
 from sptnet.runtime.text import printable
 
+ALL_LABELLED = (
+    "every image is labelled, so there is nothing to discover. Put the unsorted images in a folder called unlabelled "
+    "(or name yours with `unlabelled`). To hide categories for an experiment instead, use sptnet train with "
+    "`data.known_classes=N`."
+)
+
 
 @dataclass(frozen=True)
 class SplitImages:
+    """Images, their split, and the files that could not be read."""
+
     image_set: ImageSet
     split: Split
     unreadable: list[UnreadableImage]
 
 
 def load_data(settings: DataSettings, tell: Say = say) -> SplitImages:
-    """Reads the pile, skips and names what cannot be read, and says who is labelled."""
+    """Read the images, skip unreadable files, and split."""
     image_set, unreadable = load_image_set(settings, tell)
     return SplitImages(image_set, split_image_set(settings, image_set), unreadable)
 
 
+def load_unsorted(settings: DataSettings, tell: Say = say) -> tuple[DataSettings, SplitImages]:
+    """Read images that may have no labels; the settings are returned with what their labels say."""
+    image_set, unreadable = load_image_set(settings, tell)
+    settings = with_known_classes(settings, image_set)
+    return settings, SplitImages(image_set, split_image_set(settings, image_set), unreadable)
+
+
+def with_known_classes(settings: DataSettings, image_set: ImageSet) -> DataSettings:
+    """Set `known_classes` to 0 if no image has a label; refuse images that are all labelled."""
+    if settings.known_classes is not None or settings.split is not None:
+        return settings
+    labels = image_set.labels[~image_set.test]
+    if (labels >= 0).all():
+        raise Misuse(ALL_LABELLED)
+    return settings.model_copy(update={"known_classes": 0}) if (labels < 0).all() else settings
+
+
 def split_image_set(settings: DataSettings, image_set: ImageSet) -> Split:
-    """The split that the settings ask for; a benchmark brings its own known classes and labelled domain."""
+    """Split as the settings say; a benchmark has its own known classes and labelled domain."""
     if settings.split is not None:
         return read_split(settings.split, image_set)
     benchmark = BENCHMARKS.get(settings.source)
@@ -47,7 +72,10 @@ def split_image_set(settings: DataSettings, image_set: ImageSet) -> Split:
 def load_image_set(
     settings: DataSettings, tell: Say = say, limit_flag: str = "--set data.max_unreadable="
 ) -> tuple[ImageSet, list[UnreadableImage]]:
-    """The pile without the images that cannot be read, and those; a benchmark must be whole, else its split shifts."""
+    """Read the images and drop unreadable ones, which are returned too.
+
+    A benchmark must be complete, since missing images would shift its split.
+    """
     image_set = read_image_set(settings)
     allowed = settings.max_unreadable
     if settings.source in BENCHMARKS and settings.check_counts:
@@ -61,17 +89,18 @@ def load_image_set(
 
 
 def read_image_set(settings: DataSettings) -> ImageSet:
+    """Read the image set that the settings name, unreadable files included."""
     if settings.source == "digits":
         return digits()
     if settings.folder is None:
-        raise Misuse("no images given. Give a folder with --data DIR.")
+        raise Misuse("no images given. Give a folder with `data.folder=DIR`.")
     if settings.source == "folder":
         return read_folder(settings.folder, settings.labels, settings.unlabelled)
     if settings.labels is not None:
         raise Misuse(f"data.labels is for folders, but data.source is {settings.source}. Leave one of them out.")
     if settings.source == "domains":
         if settings.labelled_domain is None:
-            raise Misuse("which domain has the labels? Name it with --set data.labelled_domain=NAME.")
+            raise Misuse("which domain has the labels? Name it with `data.labelled_domain=NAME`.")
         return read_domains(Path(settings.folder), settings.labelled_domain, tuple(settings.unlabelled_domains))
     image_set = read_benchmark(settings.source, Path(settings.folder))
     if settings.check_counts:
@@ -79,18 +108,12 @@ def read_image_set(settings: DataSettings) -> ImageSet:
     return image_set
 
 
-def check_count(asked: int | str | None, factor: float) -> None:
-    if asked is not None and factor != 1:
-        raise Misuse("n_categories and category_factor exclude each other. Give one of them.")
-
-
 def resolve_n_categories(asked: int | None, factor: float, split: Split) -> int:
-    """The number asked for, or the true number (times a factor) where every image's truth is known."""
-    check_count(asked, factor)
+    """Return the number asked for; without one the true number times a factor, if every true label is known."""
     if asked is None and (split.target < 0).any():
         raise Misuse(
             f"how many categories are there? {split.n_known} are known; give the number with the new ones, "
-            f"such as --set n_categories={split.n_known + 5}."
+            f"such as `n_categories={split.n_known + 5}`."
         )
     n_categories = round(factor * len(split.classes)) if asked is None else asked
     if n_categories < split.n_known:

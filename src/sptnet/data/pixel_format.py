@@ -1,7 +1,7 @@
 """What a backbone expects of its pixels: the facts that views are made from."""
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 Reading = Literal["quick", "exact"]
 
@@ -22,6 +22,3 @@ class PixelFormat:
     std: tuple[float, float, float] = IMAGENET_STD
     interpolation: str = "bicubic"
     reading: Reading = "quick"
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)

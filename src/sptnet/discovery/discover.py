@@ -25,7 +25,8 @@ from sptnet.discovery.rounds import LABELS, labels_text, next_round, read_round
 from sptnet.discovery.settings import AUTO, change_settings, make_settings, read_images
 from sptnet.errors import Misuse
 from sptnet.model.backbone import EMBEDDED, Backbone, backbone_from, build_backbone
-from sptnet.model.token_bank import free_disk
+from sptnet.model.token_bank import banks_with_room
+from sptnet.report.page.write import Report, read_for_report, write_report
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world
@@ -76,8 +77,8 @@ class Discovery:
 
 def first_round(out: Path, changes: Settings, wishes: Wishes, overwrite: bool = False) -> Discovery:
     """Plan the discovery of a folder of images."""
-    run, config = RunFolder(out), make_settings(AUTO, changes)
-    check_target(run, config.data.folder, overwrite)
+    config, run = make_settings(AUTO, changes), RunFolder(out)
+    world().do_first(lambda: run.check_new(overwrite, config.data.folder))
     config, images = read_images(config)
     return plan_discovery(config, images, run, wishes)
 
@@ -96,18 +97,12 @@ def another_round(
         raise Misuse(f"the new round would replace {earlier}, which it builds on. Give another --out.")
     run, found = RunFolder(out), next_round(earlier, out)
     config = change_settings(found.config, changes)
-    check_target(run, config.data.folder, overwrite)
+    world().do_first(lambda: run.check_new(overwrite, config.data.folder))
     images = read_round(config, found.labels)
     if wishes.method is None and wishes.minutes is None and not choose and found.had_labels:
         wishes = Wishes(config.method, None, wishes.given | PLANNED, wishes.report)
     discovery = plan_discovery(config, images, run, wishes, {LABELS: labels_text(found.labels)}, limited=True)
     return discovery, len(found.labels)
-
-
-def check_target(run: RunFolder, data_folder: str | None, overwrite: bool) -> None:
-    """Refuse a place for the run before minutes are spent."""
-    run.check_place(data_folder)
-    world().do_first(lambda: run.check_new(overwrite))
 
 
 def plan_discovery(
@@ -139,19 +134,22 @@ def plan_discovery(
         else build_backbone(settings.name, None, settings.image_size, pretrained=False, reading=config.reading)
     )
 
+    banks = banks_with_room(config.views, run.path, training, backbone)
+    facts = ImageFacts(len(images.image_set), training, split.n_known, banks, backbone.pixels.image_size)
+
     def plan() -> Plan:
         alone = measure_pace(backbone, compute, images.image_set.sources, config)
         crowded = max(1.0, everyone.on_machine / lent_cores()) if alone.device == "cpu" else 1.0
-        view_bytes = 2 * backbone.tokens_per_view * backbone.dim  # float16
-        size = backbone.pixels.image_size
-        facts = ImageFacts(len(images.image_set), training, split.n_known, free_disk(run.path), view_bytes, size)
         pace = alone.shared(everyone.size / crowded)
         return make_plan(config, facts, pace, wishes.minutes, method, wishes.given, wishes.report, limited)
 
     return Discovery(everyone.from_first(plan), images, backbone, run, files or {})
 
 
-def drop_tokens(run: Path) -> None:
-    """Remove the token bank of a finished run: it may be large and has served its purpose."""
+def finish(run: Path, experiment: Experiment, page: bool = True) -> Report:
+    """Remove the token bank of a finished run, which may be large, and write its report."""
     if (run / "tokens").is_dir():
         shutil.rmtree(run / "tokens")
+    state = experiment.state
+    state.drop_projection()
+    return write_report(run, model=(state.model, state.card)) if page else read_for_report(run)

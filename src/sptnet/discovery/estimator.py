@@ -13,11 +13,12 @@ from sklearn.base import BaseEstimator, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sptnet.config import Config
-from sptnet.data.load import SplitImages, split_image_set
+from sptnet.config.recipes import epoch_settings
+from sptnet.data.load import SplitImages, split_image_set, with_known_classes
 from sptnet.data.readable import drop_unreadable
 from sptnet.discovery.discover import Wishes, plan_discovery
 from sptnet.discovery.estimator_inputs import as_image_set, as_images, label_names, seed_from
-from sptnet.discovery.settings import epoch_settings, make_settings, read_images, with_known_classes
+from sptnet.discovery.settings import make_settings, read_images
 from sptnet.errors import Misuse
 from sptnet.inference.features import Outputs
 from sptnet.inference.predictor import Predictor
@@ -172,8 +173,9 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         unreadable = drop_unreadable(image_set, max_share=1.0)[1]
         if unreadable:
             raise unreadable[0]
-        config = with_known_classes(config, image_set)
-        return config, SplitImages(image_set, split_image_set(config.data, image_set), [])
+        data = with_known_classes(config.data, image_set)
+        split = split_image_set(data, image_set)
+        return config.model_copy(update={"data": data}), SplitImages(image_set, split, [])
 
     def _fit_into(self, folder: Path, config: Config, images: SplitImages, given: frozenset[str]) -> None:
         wishes = Wishes(None if self.method == "auto" else self.method, self.minutes, given, report=False)

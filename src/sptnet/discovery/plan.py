@@ -13,10 +13,9 @@ from sptnet.config import Config
 from sptnet.discovery.pace import Pace
 from sptnet.errors import Misuse
 from sptnet.methods import METHODS, NAMES
-from sptnet.model.token_bank import BANKS, room_for_bank, rows_per_image
 from sptnet.runtime.progress import duration
 from sptnet.runtime.text import sentence
-from sptnet.training.sampler import n_batches
+from sptnet.schedules import steps_per_epoch
 
 CPU_MINUTES, GPU_MINUTES = 30.0, 240.0
 BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2)
@@ -53,10 +52,8 @@ class ImageFacts:
     """Labelled and unlabelled training images."""
     known: int
     """Categories that have labels."""
-    free_disk: int
-    """Bytes left where the run will be."""
-    view_bytes: int
-    """Bytes that a token bank keeps for one view."""
+    banks: tuple[int, ...]
+    """Views per image of the token banks that the disk has room for, largest first."""
     image_size: int
     """Pixels per side of a view."""
 
@@ -128,7 +125,7 @@ class Planner:
     @property
     def batches(self) -> int:
         """Steps per epoch."""
-        return max(1, n_batches(self.facts.training, self.config.training.batch_size))
+        return max(1, steps_per_epoch(self.facts.training, self.config.training.batch_size))
 
     def features(self) -> float:
         """Seconds to take every image through the backbone once."""
@@ -153,14 +150,12 @@ class Planner:
 
     def bank(self) -> int:
         """Views of the token bank: the most that the disk has room for and that are computed in good time."""
-        views, facts = self.config.views, self.facts
+        banks, bank = self.facts.banks, self.config.views.bank
         if "views.bank" in self.given:
-            assert views.bank != "auto"
-            return views.bank
-        room = room_for_bank(views, facts.free_disk)
-        banks = [b for b in BANKS if rows_per_image(b) * facts.training * facts.view_bytes <= room]
-        quick = [b for b in banks if b * facts.training * self.pace.forward <= FILL_SHARE * self.budget()]
-        return (quick or banks[-1:] or [0])[0] if self.pace.device == "cpu" else 0
+            assert bank != "auto"
+            return bank
+        quick = [b for b in banks if b * self.facts.training * self.pace.forward <= FILL_SHARE * self.budget()]
+        return (*quick, *banks[-1:], 0)[0] if self.pace.device == "cpu" else 0
 
     def stages(self, method: str, share: float) -> Stages:
         """Epochs and seconds of each stage at a share of the published length; given epochs stay."""

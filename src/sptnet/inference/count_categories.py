@@ -6,8 +6,6 @@ from torch import Tensor
 
 from sptnet.clustering.count import CountEstimate, CountMethod, estimate_n_categories
 from sptnet.data.load import SplitImages
-from sptnet.inference.features import FeatureCache
-from sptnet.model.backbone import Backbone
 from sptnet.runtime.distributed import World
 from sptnet.runtime.progress import bar
 
@@ -39,9 +37,3 @@ def count_categories(
                 on_trial=lambda count, tried: update(min(tried, TYPICAL_TRIALS), f"{count} categories"),
             )
         )
-
-
-def frozen_features(cache: FeatureCache, backbone: Backbone) -> Float[Tensor, "n dim"]:
-    """Features of all images by the pre-trained backbone; the cache keeps them until something trains."""
-    with bar("computing features", len(cache.store)) as update:
-        return cache.compute_all(backbone.to(cache.compute.device), on_progress=update)

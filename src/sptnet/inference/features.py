@@ -25,6 +25,7 @@ from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute, eval_mode
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept
+from sptnet.runtime.progress import bar
 
 BATCH_SIZE = 64
 
@@ -108,11 +109,13 @@ class FeatureCache:
         self,
         model: GcdModel | Backbone,
         bank: TokenBank | None = None,
-        on_progress: OnProgress = lambda done: None,
+        on_progress: OnProgress | None = None,
     ) -> Float[Tensor, "n dim"]:
-        """Features of all images, computed unless they are kept already."""
+        """Features of all images, computed unless they are kept; `on_progress` replaces the progress bar."""
         if self.kept is None:
-            self.kept = self._compute(model, np.arange(len(self.store)), bank, on_progress)
+            n = len(self.store.sources)
+            with bar("computing features", n) as update:
+                self.kept = self._compute(model, np.arange(n), bank, on_progress or update)
         return self.kept
 
     def outputs(self, model: GcdModel, indices: Indices, bank: TokenBank | None = None) -> Outputs:

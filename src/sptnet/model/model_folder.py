@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:
         "format": FORMAT,
         "backbone": backbone.name,
         **({"architecture": backbone.architecture} if backbone.architecture else {}),
-        "pixels": backbone.pixels.to_dict(),
+        "pixels": asdict(backbone.pixels),
         "head": _describe_head(model.head),
         "prompt": card.prompt.model_dump(),
         "crop_ratio": card.crop_ratio,

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from sptnet.config import ViewSettings
 from sptnet.errors import Failure, Misuse
+from sptnet.model.backbone import Backbone
 from sptnet.runtime.files import write_text_atomically
 
 Flags = npt.NDArray[np.bool_]
@@ -102,6 +103,17 @@ def views_of_bank(folder: Path) -> int | None:
 def room_for_bank(views: ViewSettings, free: int) -> float:
     """Bytes of a disk with so many free ones that a bank may take, if its size is to be chosen."""
     return DISK_SHARE * free if views.bank_budget_gb is None else min(free, views.bank_budget_gb * 1e9)
+
+
+def banks_with_room(settings: ViewSettings, folder: Path, n_images: int, backbone: Backbone) -> tuple[int, ...]:
+    """Numbers of views of the banks that the disk has room for, largest first."""
+    room, per_view = room_for_bank(settings, free_disk(folder)), n_images * view_bytes(backbone)
+    return tuple(views for views in BANKS if rows_per_image(views) * per_view <= room)
+
+
+def view_bytes(backbone: Backbone) -> int:
+    """Bytes per view, in float16."""
+    return 2 * backbone.tokens_per_view * backbone.dim
 
 
 def free_disk(place: Path) -> int:

@@ -57,8 +57,9 @@ class RunFolder:
         """Refuse a place among the images that the run reads."""
         check_outside(self.path, "out", {"the data folder": data_folder})
 
-    def check_new(self, overwrite: bool = False) -> None:
-        """Refuse a place where no new run may be written; only a run may be replaced, and only when asked."""
+    def check_new(self, overwrite: bool = False, data_folder: str | None = None) -> None:
+        """Refuse a folder where no new run may be written; only a run may be replaced, and only when asked."""
+        self.check_place(data_folder)
         inside = sorted(self.path.iterdir()) if self.path.is_dir() else []
         strangers = [p.name for p in inside if not self.is_run or not any(p.match(own) for own in OWN)]
         check_new_folder(self.path, "a run", strangers, overwrite=overwrite, resume="Go on with `resume=True`, ")

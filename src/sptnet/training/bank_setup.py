@@ -6,11 +6,18 @@ from sptnet.config import Config, ViewSettings
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
 from sptnet.model.backbone import Backbone
-from sptnet.model.token_bank import BANKS, TokenBank, free_disk, room_for_bank, rows_per_image, views_of_bank
+from sptnet.model.token_bank import (
+    BANKS,
+    TokenBank,
+    banks_with_room,
+    free_disk,
+    room_for_bank,
+    rows_per_image,
+    view_bytes,
+    views_of_bank,
+)
 from sptnet.runtime.digest import digest
 from sptnet.runtime.progress import Say
-
-HALF = 2  # bytes
 
 
 def with_bank(
@@ -38,12 +45,12 @@ def choose_bank(
         tell("no token bank, since it would hold what enters the last block, and more than that block trains")
         return 0
     there = views_of_bank(folder) if views.bank_folder else None
-    a_view, room = n_images * backbone.tokens_per_view * backbone.dim * HALF, room_for_bank(views, free_disk(folder))
-    bank = there or next((bank for bank in BANKS if rows_per_image(bank) * a_view <= room), 0)
+    bank = there or next(iter(banks_with_room(views, folder, n_images, backbone)), 0)
+    per_view = n_images * view_bytes(backbone)
     if bank:
-        tell(f"token bank of {bank} views per image, up to {size(rows_per_image(bank) * a_view)} in {folder}")
+        tell(f"token bank of {bank} views per image, up to {size(rows_per_image(bank) * per_view)} in {folder}")
     else:
-        least = size(rows_per_image(BANKS[-1]) * a_view)
+        least, room = size(rows_per_image(BANKS[-1]) * per_view), room_for_bank(views, free_disk(folder))
         tell(
             f"no token bank: {BANKS[-1]} views per image take {least}, and it may have {size(room)}. "
             "Every step makes fresh views instead. More room: --set views.bank_budget_gb=N, or another disk with "

@@ -19,7 +19,8 @@ from sptnet.methods.phases import Phase, Turns
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of
-from sptnet.training.sampler import balanced_batches, n_batches
+from sptnet.schedules import steps_per_epoch
+from sptnet.training.sampler import balanced_batches
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class StageBatches(Dataset[Batch]):
     ):
         self.data, self.turns, self.epochs, self.batch_size = data, turns, epochs, batch_size
         self.seed, self.stage, self.bank, self.world = seed, stage, bank, world
-        self.batches = n_batches(data.n_images, batch_size)
+        self.batches = steps_per_epoch(data.n_images, batch_size)
         self._latest: tuple[int, EpochBatches] | None = None
 
     def __len__(self) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
@@ -102,16 +103,23 @@ class Experiment:
         """Predictions and pictures of everything, and the final scores."""
         state, everything = self.state, np.arange(len(self.state.images.image_set))
         state.compute_all_features()
-        self.outputs_of_all = state.outputs(everything)
-        scores = state.scores(self.outputs_of_all, everything)
-        state.world.do_first(lambda: self._write_results(scores, selected_epoch, seconds))
+        self.outputs_of_all = outputs = state.outputs(everything)
+        categories, certainty = outputs.categories, outputs.probabilities.max(1)
+        scores = state.scores(categories, everything)
+        state.world.do_first(lambda: self._write_results(categories, certainty, scores, selected_epoch, seconds))
         self.tell(f"finished in {duration(seconds)}: {self.run_folder.path}")
         return scores
 
-    def _write_results(self, scores: dict[str, Any], selected_epoch: int | None, seconds: float) -> None:
+    def _write_results(
+        self,
+        categories: npt.NDArray[np.int64],
+        certainty: npt.NDArray[np.float32],
+        scores: dict[str, Any],
+        selected_epoch: int | None,
+        seconds: float,
+    ) -> None:
         folder, state, outputs = self.run_folder, self.state, self.outputs_of_all
         image_set, names = state.images.image_set, state.names
-        categories, certainty = outputs.categories, outputs.probabilities.max(1)
         write_predictions(folder.predictions_file, image_set, state.images.split, names, categories, certainty)
         write_features(folder.path / FEATURES, outputs.features)
         write_contact_sheets(folder.path / "categories", image_set, names, categories, certainty)

@@ -5,11 +5,11 @@
 
 from sptnet.clustering.count import CountEstimate
 from sptnet.config import Config
-from sptnet.data.load import SplitImages, check_count, load_data, resolve_n_categories
+from sptnet.data.load import SplitImages, load_data, resolve_n_categories
 from sptnet.data.split import Split
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
-from sptnet.inference.count_categories import count_categories, frozen_features
+from sptnet.inference.count_categories import count_categories
 from sptnet.inference.features import feature_cache
 from sptnet.methods import method_of
 from sptnet.methods.phases import StagePlan, TakeTurns
@@ -23,9 +23,10 @@ from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.seeds import seed_of, seeded
 from sptnet.runtime.text import listed
+from sptnet.schedules import steps_per_epoch
 from sptnet.training.bank_setup import with_bank
 from sptnet.training.run_state import RunState
-from sptnet.training.sampler import check_batch_size, n_batches
+from sptnet.training.sampler import check_batch_size
 
 
 def prepare(
@@ -58,7 +59,7 @@ def prepare(
     if asked == "auto" and start is not None:
         asked = len(start[1].categories)
     elif asked == "auto":
-        features = frozen_features(cache, backbone)
+        features = cache.compute_all(backbone.to(compute.device))
         estimate = count_categories(images, features, seed_of(config.seed, "count") % 2**32, everyone)
         asked, (low, high) = estimate.n_categories, estimate.interval
         tell(f"there seem to be {asked} categories ({low} to {high} are plausible)")
@@ -88,7 +89,6 @@ def check(config: Config, split: Split, tell: Say = say) -> None:
     method = method_of(config)
     if split.n_known == 0 and method.clusters != "plain":
         raise Misuse(f"no image has a label, but {config.method} learns from them. Label some, or use kmeans.")
-    check_count(config.n_categories, config.category_factor)
     if config.training.select == "best-old-holdout" and len(split.holdout) == 0:
         raise Misuse(
             "training.select=best-old-holdout needs labelled images kept aside. Give a share of them, "
@@ -98,7 +98,7 @@ def check(config: Config, split: Split, tell: Say = say) -> None:
     for plan in method.stages(config):
         check_batch_size(n_images, batch_size)
         if isinstance(plan.turns, TakeTurns):
-            _check_turns(plan, plan.turns, n_batches(n_images, batch_size), tell)
+            _check_turns(plan, plan.turns, steps_per_epoch(n_images, batch_size), tell)
 
 
 def _check_turns(plan: StagePlan, turns: TakeTurns, batches: int, tell: Say) -> None:

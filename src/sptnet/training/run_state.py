@@ -24,7 +24,6 @@ from sptnet.model.token_bank import TokenBank
 from sptnet.results.scores import score_sets
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
-from sptnet.runtime.progress import bar
 from sptnet.runtime.seeds import seed_of
 from sptnet.training.bank_setup import open_bank
 
@@ -85,14 +84,13 @@ class RunState:
 
     def compute_all_features(self) -> None:
         """Compute and keep the features of all images, unless they are kept."""
-        with bar("computing features", len(self.images.image_set)) as update:
-            self.features.compute_all(self.model, on_progress=update)
+        self.features.compute_all(self.model)
 
-    def scores(self, outputs: Outputs, indices: Indices) -> dict[str, Any]:
-        """Scores of every set of images, from the outputs of the images at these indices."""
+    def scores(self, categories: Indices, indices: Indices) -> dict[str, Any]:
+        """Scores of every set of images, from the predicted categories of the images at these indices."""
         image_set = self.images.image_set
         predicted = np.full(len(image_set), -1, dtype=np.int64)
-        predicted[indices] = outputs.categories
+        predicted[indices] = categories
         return score_sets(image_set, self.images.split, predicted)
 
     def cluster(self) -> None:

@@ -1,4 +1,4 @@
-"""Which images an epoch shows: labelled and unlabelled in balance, drawn with replacement."""
+"""Draw the images of an epoch with replacement, labelled and unlabelled in balance."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from sptnet.errors import Misuse
 def balanced_batches(
     labelled: npt.NDArray[np.int64], unlabelled: npt.NDArray[np.int64], batch_size: int, seed: int
 ) -> list[Tensor]:
-    """As many draws as there are images, each labelled with probability one half; the last short batch is dropped."""
+    """Draw as many images as there are, each labelled with probability one half; a last, shorter batch is dropped."""
     images = torch.from_numpy(np.concatenate([labelled, unlabelled]))
     check_batch_size(len(images), batch_size)
     weights = torch.ones(len(images), dtype=torch.float64)
@@ -23,12 +23,9 @@ def balanced_batches(
 
 
 def check_batch_size(n_images: int, batch_size: int) -> None:
+    """Refuse a batch size larger than the number of training images."""
     if n_images < batch_size:
         raise Misuse(
             f"training.batch_size is {batch_size}, but there are only {n_images} training images. "
-            f"Give at most {n_images}, such as --set training.batch_size={max(2, n_images // 4)}."
+            f"Give at most {n_images}, such as `training.batch_size={max(2, n_images // 4)}`."
         )
-
-
-def n_batches(n_images: int, batch_size: int) -> int:
-    return n_images // batch_size

@@ -90,7 +90,7 @@ class Stage:
         if scores_now:
             scored = np.concatenate([split.unlabelled, split.test])
             truth = bool((split.target[scored] >= 0).any())
-            line["scores"] = state.scores(state.outputs(scored), scored) if truth else {}
+            line["scores"] = state.scores(state.outputs(scored).categories, scored) if truth else {}
         if len(split.holdout):
             predicted = state.outputs(split.holdout).categories
             line["old_holdout"] = float((predicted == split.target[split.holdout]).mean())

@@ -18,12 +18,12 @@ from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.progress import bar
+from sptnet.schedules import steps_per_epoch
 from sptnet.training.accumulate import InParts
 from sptnet.training.batches import Batch, EpochBatches, StageBatches, TrainingData
 from sptnet.training.checkpoint import Checkpoint
 from sptnet.training.deadline import Deadline, Ending
 from sptnet.training.loader import EpochLoader
-from sptnet.training.sampler import n_batches
 from sptnet.training.step import loss_of, step_loss
 
 
@@ -79,7 +79,7 @@ class StageTrainer:
         self.bank, self.world, self.accumulate = bank, world, accumulate
         self.model, self.plan, self.data, self.compute = model, plan, data, compute
         self.stage, self.batch_size, self.seed, self.workers = stage, batch_size, seed, workers
-        self.batches = n_batches(data.n_images, batch_size)
+        self.batches = steps_per_epoch(data.n_images, batch_size)
         self.optimisers: dict[Group, torch.optim.SGD] = {}
         for group, settings in plan.optimisers.items():
             parameters = model.group(group)

@@ -50,8 +50,8 @@ def discover(
     open_it: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
 ) -> None:
     """Sort a folder of images: recognise the categories you know, find the new ones, and write a report."""
-    from sptnet.discovery.discover import Wishes, another_round, first_round
-    from sptnet.discovery.settings import epoch_settings
+    from sptnet.config.recipes import epoch_settings
+    from sptnet.discovery.discover import Wishes, another_round, finish, first_round
     from sptnet.errors import Misuse
     from sptnet.runtime.distributed import world
 
@@ -86,7 +86,7 @@ def discover(
             return
         with can_go_on("discover", target):
             experiment = discovery.train(overwrite, ["sptnet", *sys.argv[1:]], _epoch_teller())
-    world().do_first(lambda: _finish(target, experiment, not no_report, open_it))
+    world().do_first(lambda: show_found(target, finish(target, experiment, not no_report), open_it))
 
 
 def _target(folder: Path | None, continue_: Path | None, out: Path | None) -> Path:
@@ -120,14 +120,3 @@ def _epoch_teller() -> "Say | None":
     from sptnet.runtime.progress import console
 
     return (lambda line: None) if console.is_terminal else None
-
-
-def _finish(run: Path, experiment: "Experiment", report: bool, open_it: bool) -> None:
-    from sptnet.discovery.discover import drop_tokens
-    from sptnet.report.page.write import read_for_report, write_report
-
-    drop_tokens(run)
-    state = experiment.state
-    state.drop_projection()
-    found = write_report(run, model=(state.model, state.card)) if report else read_for_report(run)
-    show_found(run, found, open_it)

@@ -35,7 +35,7 @@ def estimate(
 
     from sptnet.config.recipes import load_recipe
     from sptnet.data.load import load_data
-    from sptnet.inference.count_categories import count_categories, frozen_features
+    from sptnet.inference.count_categories import count_categories
     from sptnet.inference.features import feature_cache
     from sptnet.model.backbone import backbone_from
     from sptnet.report.figures.count_plot import check_picture_name, plot_count
@@ -60,7 +60,8 @@ def estimate(
     split = loaded.split
     backbone_ = backbone_from(config, everyone)
     compute = choose_compute(config.device, config.precision, everyone.local_rank)
-    features = frozen_features(feature_cache(config, loaded.image_set, backbone_.pixels, compute, everyone), backbone_)
+    cache = feature_cache(config, loaded.image_set, backbone_.pixels, compute, everyone)
+    features = cache.compute_all(backbone_.to(compute.device))
     found = count_categories(loaded, features, seed, everyone, least, most, method)  # type: ignore[arg-type]
     present = split.target[np.concatenate([split.labelled, split.unlabelled])]
     truth = len(set(present.tolist())) if (present >= 0).all() else None

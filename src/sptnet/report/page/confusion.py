@@ -47,7 +47,7 @@ def confusion(result: RunResult) -> Confusion | None:
     """Of the unlabelled images whose truth is known; None if there are none."""
     known = [
         i
-        for i in range(len(result))
+        for i in range(len(result.ids))
         if result.part[i] == "unlabelled" and result.truth[i] is not None and result.category[i] >= 0
     ]
     if not known:

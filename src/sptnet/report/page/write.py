@@ -1,6 +1,6 @@
 """From a finished run to its page."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,8 @@ def write_report(
     """
     folder = RunFolder(run)
     target = _target(folder, out)
-    config, read = folder.config(), read_for_report(run)
-    result, categories = read.result, read.categories
+    config, facts, metrics, result = folder.config(), folder.facts(), folder.metrics(), current(run)
+    categories = describe_categories(result)
     sources = image_sources(result, config.data, tell)
     views = ModelViews()
     if model_pictures:
@@ -72,7 +72,6 @@ def write_report(
     images = pictured_images(result, categories, also)
     number = {image: i for i, image in enumerate(images)}
     data = page_data(result, categories, images, on_map)
-    facts = folder.facts()
     content: dict[str, Any] = {
         "generator": GENERATOR,
         "name": facts.get("data", {}).get("name") or folder.path.absolute().name,
@@ -82,7 +81,7 @@ def write_report(
         "n_on_map": len(on_map.images),
         "empty": [category.name for category in categories if category.size == 0],
         "count_chart": count_chart(folder.estimate_file),
-        "training": training_charts(folder.metrics()),
+        "training": training_charts(metrics),
         "scores": facts.get("scores", {}).get("unlabelled"),
         "confusion": table,
         "number": number,
@@ -101,7 +100,7 @@ def write_report(
     n_missing = sum(picture is None for picture in pictures)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_text_atomically(target, render(**content, pictures=pictures, n_missing=n_missing))
-    return replace(read, page=target)
+    return Report(result, categories, target)
 
 
 def _target(folder: RunFolder, out: str | Path | None) -> Path:
