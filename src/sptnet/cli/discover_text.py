@@ -1,4 +1,4 @@
-"""What `sptnet discover` tells before and after: the plan, and what was found."""
+"""Texts that `sptnet discover` prints: the plan, and the result."""
 
 import shlex
 from pathlib import Path
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def tell_plan(plan: "Plan", data: "SplitImages") -> None:
-    """What there is, what will be done with it and why, and how long each step takes."""
+    """Print the images, the plan with its reasons, and the expected time of each step."""
     from sptnet.runtime.compute import choose_compute
     from sptnet.runtime.progress import duration
     from sptnet.runtime.text import listed, printable
@@ -35,7 +35,7 @@ def tell_plan(plan: "Plan", data: "SplitImages") -> None:
 
 
 def show_found(run: Path, found: "Report", open_it: bool) -> None:
-    """What was found, and what a person may do next."""
+    """Print the categories and the commands that may follow."""
     import webbrowser
 
     from sptnet.cli.tables import print_table

@@ -1,4 +1,4 @@
-"""A discovery from plan to finished run: the first round on a folder, and rounds that go on from a person's edits."""
+"""Discovery from plan to finished run: the first round on a folder, and further rounds from a person's edits."""
 
 import shutil
 import time
@@ -42,29 +42,29 @@ WAYS_OUT = (
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a person asks of a plan; None leaves the choice to it."""
+    """Requirements of the user; None leaves the choice to the plan."""
 
     method: str | None = None
     minutes: float | None = None
     given: frozenset[str] = frozenset()
-    """Settings that somebody has chosen."""
+    """Keys of settings that the user has chosen."""
     report: bool = True
 
 
 @dataclass
 class Discovery:
-    """Images, a backbone and a plan for them."""
+    """Images with a backbone and a plan."""
 
     plan: Plan
     images: SplitImages
     backbone: Backbone
     run: RunFolder
     files: Mapping[str, str] = field(default_factory=dict)
-    """Texts that lie in the run from the beginning, by name."""
+    """Texts that the run contains from the start, by name."""
     planned_at: float = field(default_factory=time.perf_counter)
 
     def train(self, overwrite: bool, command: Sequence[str], tell_epoch: Say | None = None) -> Experiment:
-        """Do what the plan says. Training gets the time that is left once features and count are there."""
+        """Carry out the plan. Training gets the time that is left after features and count."""
         experiment = Experiment(self.plan.config, self.run, self.images, tell_epoch=tell_epoch, backbone=self.backbone)
         if self.plan.minutes is not None:
             used = time.perf_counter() - self.planned_at
@@ -86,10 +86,10 @@ def first_round(out: Path, changes: Settings, wishes: Wishes, overwrite: bool = 
 def another_round(
     earlier: Path, out: Path, changes: Settings, wishes: Wishes, choose: bool = False, overwrite: bool = False
 ) -> tuple[Discovery, int]:
-    """Plan another round with the edits of an earlier run as labels; also returns how many labels it starts with.
+    """Plan another round with the edits of an earlier run as labels; also returns the number of labels.
 
-    Settings stay as they were, unless they are given, `choose` asks for a fresh choice of the method, or the earlier
-    run had no labels to learn from.
+    Settings stay as they were unless they are given, `choose` asks for a new choice of the method, or the earlier run
+    had no labels.
     """
     if "data.labels" in changes:
         raise Misuse("--continue takes its labels from the edits of the earlier run. Leave --labels out.")

@@ -21,14 +21,14 @@ from sptnet.runtime.compute import Compute
 from sptnet.runtime.memory import memory_kept
 
 SECONDS = 1.0  # per measurement, about
-SAMPLE, BATCH = 32, 8  # images at most, and at once
+SAMPLE, BATCH = 32, 8  # images at most, images per batch
 STEPS = 6  # training steps at most
-CATEGORIES = 10  # of the head that is timed
+CATEGORIES = 10  # of the head that is measured
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds that single pieces of work take."""
+    """Seconds per image, view and training step."""
 
     device: str
     read: float
@@ -41,7 +41,7 @@ class Pace:
     """Wall-clock time as a multiple of the time on idle cores."""
 
     def shared(self, processes: float) -> "Pace":
-        """The pace of so many processes that share all of the work."""
+        """Pace of several processes that share the work."""
         return replace(self, read=self.read / processes, forward=self.forward / processes, step=self.step / processes)
 
 

@@ -1,4 +1,4 @@
-"""Which method, and for how long: the best that the time allows, with reasons.
+"""Choose the method and its length: the best that the time allows, with reasons.
 
 The times of a plan are estimates, but the time limit is kept: training ends when its time is over
 (`training/deadline.py`).
@@ -21,7 +21,7 @@ CPU_MINUTES, GPU_MINUTES = 30.0, 240.0
 BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2)
 LEAST_BATCHES = 4  # per epoch, if there are enough images
 STAGES = {"gcd": {"gcd": 200}, "simgcd": {"simgcd": 200}, "sptnet": {"simgcd": 200, "sptnet": 1000}}
-"""The stages of each method that trains, with their published epochs."""
+"""Stages of each method that trains, with their published epochs."""
 # With 600 steps SimGCD is above k-means on every set of real images tried (docs/results.md). SPTNet's prompts begin as
 # noise: with 40 steps it ends below the SimGCD model it starts from, and prompts alone warm up for 1,000 steps.
 LEAST_STEPS = {"simgcd": 600, "sptnet": 5000}
@@ -35,7 +35,7 @@ PLANNED = frozenset(
         *("gcd.epochs", "simgcd.epochs", "sptnet.epochs", "sptnet.counter", "sptnet.k"),
     }
 )
-"""The settings that a plan chooses, unless they are given."""
+"""Settings that a plan chooses unless they are given."""
 
 
 Stages = dict[str, tuple[int, float]]
@@ -47,7 +47,7 @@ class ImageFacts:
     """Facts about the images that a plan depends on."""
 
     images: int
-    """All images, those kept aside too."""
+    """All images, including held-out and test images."""
     training: int
     """Labelled and unlabelled training images."""
     known: int
@@ -60,7 +60,7 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class PlanStep:
-    """One line of a plan: its time, and the name of the stage if it trains one."""
+    """Step of a plan with its expected time, and the name of the stage if it trains one."""
 
     what: str
     seconds: float
@@ -75,27 +75,27 @@ class Plan:
     steps: tuple[PlanStep, ...]
     reasons: tuple[str, ...]
     minutes: float | None
-    """The time limit of the whole run; None where nothing trains, and if epochs were asked for instead."""
+    """Time limit of the whole run; None if nothing trains or epochs were given instead."""
 
     @property
     def seconds(self) -> float:
-        """Expected time in all."""
+        """Expected time of all steps."""
         return sum(step.seconds for step in self.steps)
 
 
 def with_batch_size(config: Config, n_images: int) -> Config:
-    """Settings with the largest batch size that leaves an epoch some batches."""
+    """Set the largest batch size that leaves enough batches per epoch."""
     size = next((size for size in BATCH_SIZES if n_images >= LEAST_BATCHES * size), 2)
     return config.changed(training={"batch_size": size})
 
 
 def scaled_border(image_size: int) -> int:
-    """The published border of 30 for 224 pixels, at the same share of another size."""
+    """Scale the published border of 30 px at 224 px to another image size."""
     return max(1, round(30 * image_size / 224))
 
 
 def check_wishes(minutes: float | None, method: str | None, n_known: int) -> None:
-    """Refuse what no plan can be made for."""
+    """Refuse requirements that no plan can meet."""
     if method is not None and method not in METHODS:
         raise Misuse(f"unknown method {method!r}. Use auto or one of: {', '.join(METHODS)}.")
     if minutes is not None and not minutes > 0:
@@ -109,18 +109,18 @@ def check_wishes(minutes: float | None, method: str | None, n_known: int) -> Non
 
 @dataclass(frozen=True)
 class Planner:
-    """Expected times of all that a run may do, and the choice among it."""
+    """Expected times of everything that a run may do, and the choice of the method."""
 
     config: Config
     facts: ImageFacts
     pace: Pace
     minutes: float
     given: frozenset[str]
-    """Settings that somebody has chosen: they stay."""
+    """Keys of settings that the user has chosen; they are kept."""
     report: bool
     """True if a report will be written."""
     limited: bool = True
-    """False if epochs were asked for instead of a time."""
+    """False if epochs were given instead of a time."""
 
     @property
     def batches(self) -> int:
@@ -149,7 +149,7 @@ class Planner:
         return 60 * self.minutes - sum(step.seconds for step in self.around(trains=True))
 
     def bank(self) -> int:
-        """Views of the token bank: the most that the disk has room for and that are computed in good time."""
+        """Views of the token bank: the most that fit on the disk and are filled within a share of the time."""
         banks, bank = self.facts.banks, self.config.views.bank
         if "views.bank" in self.given:
             assert bank != "auto"
@@ -158,7 +158,7 @@ class Planner:
         return (*quick, *banks[-1:], 0)[0] if self.pace.device == "cpu" else 0
 
     def stages(self, method: str, share: float) -> Stages:
-        """Epochs and seconds of each stage at a share of the published length; given epochs stay."""
+        """Epochs and seconds of each stage at a share of its published length; given epochs are kept."""
         pace, bank, size = self.pace, self.bank(), self.config.training.batch_size
         raw_view = 0.0 if bank else pace.forward
         per_step = dict.fromkeys(("gcd", "simgcd"), 2 * size * raw_view + pace.step)
@@ -176,8 +176,7 @@ class Planner:
         return stages
 
     def longest(self, method: str) -> Stages:
-        """The stages at the largest share of their published length that fits into the time."""
-
+        """Stages at the largest share of their published length that fits into the time."""
         shares = (percent / 100 for percent in range(100, 0, -1))
         fitting = (share for share in shares if seconds_of(self.stages(method, share)) <= self.budget())
         return self.stages(method, next(fitting, 0.01))
@@ -187,7 +186,7 @@ class Planner:
         return epochs * self.batches < LEAST_STEPS["sptnet"] and epochs < STAGES["sptnet"]["sptnet"]
 
     def choose(self) -> tuple[str, list[str]]:
-        """The best method that the time allows, and why."""
+        """Choose the best method that the time allows, with reasons."""
         if self.facts.known == 0:
             reason = "No image has a label, so k-means groups the images by their looks."
             return "kmeans", [reason]
@@ -205,7 +204,7 @@ class Planner:
         return "sskmeans", reasons
 
     def plan(self, method: str, reasons: list[str]) -> Plan:
-        """The plan for a method."""
+        """Plan a method."""
         if method not in STAGES:
             text = f"{sentence(NAMES[method])} on the features of the backbone; nothing trains."
             config = self.config.model_copy(update={"method": method})
@@ -255,9 +254,9 @@ def make_plan(
     report: bool = True,
     always_limited: bool = False,
 ) -> Plan:
-    """The best method that the time allows, or the one asked for; settings whose keys are in `given` stay.
+    """Plan the best method that the time allows, or the given one; settings with keys in `given` are kept.
 
-    Epochs that are given without minutes lift the time limit, unless it is `always_limited`.
+    Epochs given without minutes lift the time limit, unless `always_limited`.
     """
     check_wishes(minutes, method, facts.known)
     usual = CPU_MINUTES if pace.device == "cpu" else GPU_MINUTES
@@ -269,7 +268,7 @@ def make_plan(
 
 
 def limit_stages(plan: Plan, config: Config, seconds: float) -> Config:
-    """Settings with a time limit per stage: the seconds that are left, in proportion to the expected times."""
+    """Set a time limit per stage: the remaining seconds in proportion to the expected times."""
     trained = {step.stage: max(step.seconds, 1e-3) for step in plan.steps if step.stage is not None}
     if plan.minutes is None or not trained:
         return config
@@ -279,10 +278,10 @@ def limit_stages(plan: Plan, config: Config, seconds: float) -> Config:
 
 
 def before_training(plan: Plan) -> float:
-    """Expected seconds of what comes before the training."""
+    """Expected seconds of the steps before training."""
     return sum(step.seconds for step in takewhile(lambda step: step.stage is None, plan.steps))
 
 
 def after_training(plan: Plan) -> float:
-    """Expected seconds of what comes after the training."""
+    """Expected seconds of the steps after training."""
     return sum(step.seconds for step in takewhile(lambda step: step.stage is None, reversed(plan.steps)))

@@ -1,4 +1,4 @@
-"""From options to the settings and images of a discovery."""
+"""Settings and images of a discovery, from options."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ AUTO = "auto"
 
 
 def make_settings(backbone: str, changes: Settings) -> Config:
-    """Settings with changes by key; the embedded backbone brings the learning rates that were found for it."""
+    """Default settings with changes by key; the embedded backbone has its own learning rates."""
     name = changes.get("backbone.name", backbone)
     name = DEFAULT_BACKBONE if name == AUTO else name
     values: dict[str, Any] = {}
@@ -26,7 +26,7 @@ def make_settings(backbone: str, changes: Settings) -> Config:
 
 
 def change_settings(config: Config, changes: Settings) -> Config:
-    """Whole settings with changes by key on top."""
+    """Change settings by key."""
     return make_config(with_settings(config.model_dump(), changes), "the options")
 
 

@@ -1,4 +1,4 @@
-"""How many categories a run's images seem to have, by the features of the pre-trained backbone."""
+"""Estimate the number of categories of a run from the features of the pre-trained backbone."""
 
 import numpy as np
 from jaxtyping import Float
@@ -9,7 +9,7 @@ from sptnet.data.load import SplitImages
 from sptnet.runtime.distributed import World
 from sptnet.runtime.progress import bar
 
-TYPICAL_TRIALS = 30  # counts of categories that an estimate tries
+TYPICAL_TRIALS = 30  # numbers of categories that an estimate tries
 
 
 def count_categories(

@@ -48,7 +48,7 @@ class Outputs:
 
     @property
     def probabilities(self) -> npt.NDArray[np.float32]:
-        """n x k, rows sum to one."""
+        """Probability per image and category, n x k."""
         return (self.logits / STUDENT_TEMPERATURE).softmax(1).numpy()
 
     @property
@@ -90,7 +90,7 @@ def compute_outputs(model: GcdModel, views: Iterable[Tensor], compute: Compute, 
 
 @dataclass
 class FeatureCache:
-    """Features of the images of a run by the model as it is now; those of all images are kept until `forget`."""
+    """Features of the images of a run by the present model; those of all images are cached until `forget`."""
 
     store: ImageStore
     maker: ViewMaker
@@ -99,10 +99,10 @@ class FeatureCache:
     batch_size: int
     world: World
     kept: Float[Tensor, "n dim"] | None = field(default=None, init=False)
-    """Features of all images, if they were computed since the model last changed."""
+    """Cached features of all images, if they were computed since the model last changed."""
 
     def forget(self) -> None:
-        """Drop the kept features. To be called whenever the model has changed."""
+        """Drop the cached features. Call this whenever the model has changed."""
         self.kept = None
 
     def compute_all(
@@ -111,7 +111,7 @@ class FeatureCache:
         bank: TokenBank | None = None,
         on_progress: OnProgress | None = None,
     ) -> Float[Tensor, "n dim"]:
-        """Features of all images, computed unless they are kept; `on_progress` replaces the progress bar."""
+        """Features of all images, computed unless cached; `on_progress` replaces the progress bar."""
         if self.kept is None:
             n = len(self.store.sources)
             with bar("computing features", n) as update:
@@ -119,7 +119,7 @@ class FeatureCache:
         return self.kept
 
     def outputs(self, model: GcdModel, indices: Indices, bank: TokenBank | None = None) -> Outputs:
-        """Features and logits of some images. A bank serves models without prompts: their frozen blocks run once."""
+        """Features and logits of some images. Without prompts, a bank saves the frozen blocks."""
         features = self._compute(model, indices, bank) if self.kept is None else self.kept[indices]
         return Outputs(features, classify(model.head, features, self.compute))
 
@@ -147,7 +147,7 @@ class FeatureCache:
     @memory_kept()
     @torch.inference_mode()
     def _through_bank(self, model: GcdModel, indices: Indices, bank: TokenBank) -> Float[Tensor, "n dim"]:
-        """The last block on the tokens of the bank; missing ones are computed and stored first."""
+        """Run the last block on the tokens of the bank; missing ones are computed and stored first."""
         backbone, images = model.backbone, torch.from_numpy(indices)
         centre = torch.full_like(images, bank.centre)
         missing = images[torch.from_numpy(~bank.filled(images, centre))]
@@ -167,7 +167,7 @@ class FeatureCache:
 def feature_cache(
     config: Config, image_set: ImageSet, pixels: PixelFormat, compute: Compute, world: World
 ) -> FeatureCache:
-    """A cache for the images of a run, read and cut as its settings say."""
+    """Feature cache for the images of a run, with its settings for reading and cropping."""
     views = config.views
     workers = n_workers(views.workers, len(image_set))
     cache_mb = views.cache_mb // max(1, workers)  # every worker has one of its own
@@ -183,7 +183,7 @@ def extract_features(
     compute: Compute,
     on_progress: OnProgress = lambda done: None,
 ) -> Float[Tensor, "n dim"]:
-    """The class token of every image by a backbone, in float32 on the CPU."""
+    """Class token per image by a backbone, in float32 on the CPU."""
     pixels = backbone.pixels
     store, maker = ImageStore(sources, pixels, crop_ratio, cache_mb=0), ViewMaker(pixels)
     cache = FeatureCache(store, maker, compute, workers=0, batch_size=BATCH_SIZE, world=World())

@@ -1,10 +1,10 @@
-"""The run directory: everything a run leaves behind, in files that a person can read.
+"""The run directory: everything a run writes, in files that a person can read.
 
-config.toml      every setting, as resolved          metrics.jsonl    one line an epoch
-run.json         versions, seed, command, data       predictions.csv  one row an image
-split.json       who was labelled                    checkpoints/     to resume from
-estimate.json    behind n_categories = "auto"        tokens/          the token bank, if any
-features.safetensors  of every image                 edits.jsonl      what a person changed
+config.toml      every setting, as resolved          metrics.jsonl    one line per epoch
+run.json         versions, seed, command, data       predictions.csv  one row per image
+split.json       which images are labelled           checkpoints/     to resume from
+estimate.json    of n_categories = "auto"            tokens/          the token bank, if any
+features.safetensors  of every image                 edits.jsonl      a person's changes
 report.html      the page of `sptnet report`
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
 """
@@ -30,6 +30,8 @@ OWN = (
 
 
 class RunFolder:
+    """Paths of a run directory, with readers and writers of its small files."""
+
     def __init__(self, path: str | Path):
         self.path = Path(path)
 
@@ -43,18 +45,20 @@ class RunFolder:
     model = property(lambda self: self.path / "model")
 
     def write_estimate(self, estimate: dict[str, Any]) -> None:
-        """Behind `n_categories = "auto"`: the number, its interval, and the curve it was read from."""
+        """Write the estimated number of categories, its interval and its curve."""
         write_text_atomically(self.estimate_file, json.dumps(finite(estimate), indent=1) + "\n")
 
     def model_of_stage(self, stage: str) -> Path:
+        """Path of the model at the end of a stage before the last."""
         return self.path / f"model-{stage}"
 
     @property
     def is_run(self) -> bool:
+        """True if the folder has the settings of a run."""
         return bool(self.config_file.is_file())
 
     def check_place(self, data_folder: str | None) -> None:
-        """Refuse a place among the images that the run reads."""
+        """Refuse a folder among the images that the run reads."""
         check_outside(self.path, "out", {"the data folder": data_folder})
 
     def check_new(self, overwrite: bool = False, data_folder: str | None = None) -> None:
@@ -67,7 +71,7 @@ class RunFolder:
             self.config()  # a config.toml of something else is not for us to delete
 
     def create(self, config: Config, overwrite: bool = False, files: Mapping[str, str] | None = None) -> None:
-        """Begin a new run; `files` are texts that belong to it from the beginning, by name."""
+        """Start a new run with its settings and `files`, texts by name."""
         self.check_new(overwrite)
         if self.path.is_dir():
             for entry in self.path.iterdir():
@@ -82,14 +86,17 @@ class RunFolder:
         write_text_atomically(self.config_file, to_toml(config))
 
     def config(self) -> Config:
+        """Read the settings of the run."""
         if not self.is_run:
             raise Misuse(f"{self.path} is not a run: it has no config.toml. Give the folder that --out named.")
         return read_config(self.config_file)
 
     def write_facts(self, facts: dict[str, Any]) -> None:
+        """Write run.json."""
         write_text_atomically(self.facts_file, to_json(facts))
 
     def facts(self) -> dict[str, Any]:
+        """Read run.json; empty if there is none."""
         if not self.facts_file.is_file():
             return {}
         try:
@@ -99,11 +106,12 @@ class RunFolder:
         return facts
 
     def add_metrics(self, line: dict[str, Any]) -> None:
+        """Append the line of an epoch to metrics.jsonl."""
         with self.metrics_file.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(finite(line)) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All whole lines; the last may have been cut by a kill."""
+        """Read all complete lines of metrics.jsonl; the last may have been cut by a kill."""
         if not self.metrics_file.is_file():
             return []
         text = self.metrics_file.read_text(encoding="utf-8")
@@ -111,13 +119,13 @@ class RunFolder:
         return [json.loads(line) for line in whole.splitlines()]
 
     def forget_metrics_after(self, stage: int, epoch: int) -> None:
-        """Drops lines of epochs that a resumed run will train again."""
+        """Drop the lines of epochs that a resumed run trains again."""
         kept = [m for m in self.metrics() if (m["stage_number"], m["epoch"]) <= (stage, epoch)]
         write_text_atomically(self.metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 def finite(value: Any) -> Any:
-    """JSON has no nan: an accuracy that does not exist becomes null."""
+    """Replace nan and infinity by None, since JSON has neither."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -126,4 +134,5 @@ def finite(value: Any) -> Any:
 
 
 def to_json(value: Any) -> str:
+    """Indented JSON text without nan."""
     return json.dumps(finite(value), indent=1, ensure_ascii=False) + "\n"

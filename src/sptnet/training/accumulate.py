@@ -1,9 +1,9 @@
-"""A batch in parts that fit into memory, with the gradient of the whole.
+"""Gradient of a whole batch, computed in parts that fit into memory.
 
-The losses compare every view with every other, so no part has a loss of its own. Therefore three passes: all parts
-forward without a graph; the loss of all their projections and logits together, and back to these; then each part once
-more, with a graph, and back from its rows of that gradient to the weights. No pass draws anything at random, so the
-third repeats the first.
+The losses compare every view with every other, so a part has no loss of its own. Three passes: all parts forward
+without a graph; the loss of all projections and logits together, backward to these; then each part forward again with
+a graph, and backward from its rows of that gradient to the weights. No pass draws anything at random, so the third
+repeats the first.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from sptnet.training.step import Projected, enter_last_block, leave_last_block
 
 
 class InParts:
-    """The first pass; `outputs` are for the loss. When that has gone back to them, `go_back` does the rest."""
+    """Forward pass in parts. Compute the loss of `outputs`, call its `backward`, then `go_back`."""
 
     def __init__(
         self, model: GcdModel, batch: Batch, phase: Phase, compute: Compute, bank: TokenBank | None, n_parts: int
@@ -42,7 +42,7 @@ class InParts:
         self.outputs: Projected = (projections, logits)
 
     def go_back(self) -> None:
-        """From the gradients of the outputs to those of the weights, part by part."""
+        """Backward from the gradients of the outputs to those of the weights, part by part."""
         sizes = [len(part.own) for part in self.parts]
         read = [rows.grad is not None for rows in self.outputs]  # not every loss reads both
         gradients = [split_views(rows.grad, sizes) for rows in self.outputs if rows.grad is not None]
@@ -57,11 +57,12 @@ class InParts:
 
 
 def trains_before_last_block(model: GcdModel, phase: Phase) -> bool:
+    """True if prompts or blocks before the last one train."""
     return "prompt" in phase.trains or model.trainable_blocks > 1
 
 
 def split_batch(batch: Batch, n_parts: int) -> list[Batch]:
-    """This process's share in parts that differ by one image at most; no part is empty, if the share is not."""
+    """Split this rank's share into parts whose sizes differ by one at most; none is empty unless the share is."""
     own = range(len(batch.indices))[batch.share]
     n = max(1, min(n_parts, len(own)))
     return [_part(batch, own[a:b], slice(a, b)) for a, b in pairwise(len(own) * i // n for i in range(n + 1))]
@@ -80,10 +81,10 @@ def _part(batch: Batch, of_all: range, of_own: slice) -> Batch:
 
 
 def join_views(parts: list[Float[Tensor, "2part dim"]]) -> Float[Tensor, "2b dim"]:
-    """From view one and two of each part to view one of all, then view two of all."""
+    """Join rows of parts (view one, then view two of each) into view one of all, then view two of all."""
     return torch.cat([torch.cat(view) for view in zip(*(part.chunk(2) for part in parts), strict=True)])
 
 
 def split_views(rows: Float[Tensor, "2b dim"], sizes: list[int]) -> list[Float[Tensor, "2part dim"]]:
-    """The inverse, for parts of these sizes."""
+    """Inverse of `join_views` for parts of these sizes."""
     return [torch.cat(pair) for pair in zip(*(view.split(sizes) for view in rows.chunk(2)), strict=True)]

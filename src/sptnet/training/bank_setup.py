@@ -1,4 +1,4 @@
-"""The token bank of a run: how many views it holds, where it lies, and what its tokens depend on."""
+"""Choose and open the token bank of a run."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from sptnet.runtime.progress import Say
 def with_bank(
     config: Config, run: Path, backbone: Backbone, n_images: int, tell: Say, machine: int | None = None
 ) -> Config:
-    """The settings with a number in the place of `views.bank = "auto"`; a bank that cannot be used is refused."""
+    """Replace `views.bank = "auto"` by a number; refuse a bank that cannot be used."""
     views = config.views
     if views.bank == "auto":
         bank = choose_bank(config, run, backbone, n_images, tell, machine) if stages_of(config) else 0
@@ -39,7 +39,7 @@ def with_bank(
 def choose_bank(
     config: Config, run: Path, backbone: Backbone, n_images: int, tell: Say, machine: int | None = None
 ) -> int:
-    """The most views that the disk has room for, or as many as a bank has that is there already."""
+    """Return the largest number of views that the disk has room for, or that of an existing bank."""
     views, folder = config.views, bank_folder(config.views, run, machine)
     if config.backbone.trainable_blocks > 1:
         tell("no token bank, since it would hold what enters the last block, and more than that block trains")
@@ -62,7 +62,7 @@ def choose_bank(
 def open_bank(
     views: ViewSettings, run: Path, backbone: Backbone, n_images: int, fingerprint: str, machine: int | None = None
 ) -> TokenBank | None:
-    """The bank that the settings ask for; a later stage finds what an earlier one filled in."""
+    """Open the bank of the settings, if any; stages of a run share it."""
     assert views.bank != "auto", "a run begins with a number"
     if views.bank == 0:
         return None
@@ -75,10 +75,11 @@ def open_bank(
 
 
 def size(n_bytes: float) -> str:
+    """Bytes as text."""
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.2f} MB"
 
 
 def bank_folder(views: ViewSettings, run: Path, machine: int | None = None) -> Path:
-    """Of several machines each has its own, since a file mapped into memory is safe to share on one machine only."""
+    """Path of the bank; one per machine, since a memory-mapped file cannot be shared between machines."""
     folder = Path(views.bank_folder) if views.bank_folder else run / "tokens"
     return folder if machine is None else folder / f"machine-{machine}"

@@ -1,6 +1,7 @@
-"""The batches of a stage: which views of which images each step sees.
+"""Batches of a stage: the views of the images of each step.
 
-A `Batch` is one step's images as bytes; `EpochBatches` makes those of one epoch, `StageBatches` those of all epochs.
+A `Batch` holds the images of one step as bytes; `EpochBatches` makes those of an epoch, `StageBatches` those of all
+epochs.
 """
 
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,7 @@ from sptnet.training.sampler import balanced_batches
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a stage trains on: images by index, and the labels a learner may see (-1 elsewhere)."""
+    """Images by index, and the labels that the learner may see (-1 elsewhere)."""
 
     store: ImageStore
     maker: ViewMaker
@@ -36,6 +37,7 @@ class TrainingData:
 
     @staticmethod
     def of(images: SplitImages, store: ImageStore, maker: ViewMaker) -> "TrainingData":
+        """Collect images and labels of a split."""
         split, image_set = images.split, images.image_set
         labels = np.full(len(image_set), -1, dtype=np.int64)
         labels[split.labelled] = split.target[split.labelled]
@@ -43,12 +45,13 @@ class TrainingData:
 
     @property
     def n_images(self) -> int:
+        """Number of training images."""
         return len(self.labelled) + len(self.unlabelled)
 
 
 @dataclass(frozen=True)
 class BankedDraw:
-    """One draw of a batch as views of the token bank, and for which of its images pixels were made."""
+    """One draw of a batch: the view of the token bank per image, and whether its pixels were made."""
 
     views: Int64[Tensor, " b"]
     made: Bool[Tensor, " b"]
@@ -56,9 +59,9 @@ class BankedDraw:
 
 @dataclass(frozen=True)
 class Batch:
-    """One training step's images: `draws[i]` is the i-th random view of this process's share of them.
+    """Images of one training step: `draws[i]` holds the i-th random view per image of this rank's share.
 
-    The loader hands over bytes; `to` brings them to the device and normalises them there.
+    The loader makes bytes; `to` moves them to the device and normalises them there.
     """
 
     draws: list[UInt8[Tensor, "own 3 size size"] | Float[Tensor, "own 3 size size"]]
@@ -66,16 +69,16 @@ class Batch:
     labelled: Bool[Tensor, " b"]
     indices: Int64[Tensor, " b"]
     banked: list[BankedDraw] = field(default_factory=list)
-    """With a token bank: which of its views each draw is. Draws then hold pixels only where `made` says so."""
+    """With a token bank: its view per image and draw. Draws then hold pixels only where `made` is true."""
     share: slice = field(default_factory=lambda: slice(None))
 
     @property
     def own(self) -> Int64[Tensor, " own"]:
-        """The indices of this process's share; labels and indices are those of the whole batch."""
+        """Indices of this rank's share; `labels` and `indices` are those of the whole batch."""
         return self.indices[self.share]
 
     def to(self, device: torch.device, maker: ViewMaker) -> "Batch":
-        """On the device, normalised."""
+        """Move to the device and normalise."""
 
         def move(x: Tensor) -> Tensor:
             return x.to(device, non_blocking=True)
@@ -84,6 +87,7 @@ class Batch:
         return replace(self, draws=draws, labels=move(self.labels), labelled=move(self.labelled))
 
     def pin_memory(self) -> "Batch":
+        """Copy to pinned memory; called by the loader."""
         return replace(
             self,
             draws=[d.pin_memory() for d in self.draws],
@@ -93,11 +97,11 @@ class Batch:
 
 
 class EpochBatches(Dataset[Batch]):
-    """The batches of one epoch, each with as many random draws of its images as its step needs.
+    """Batches of one epoch, each with as many random views per image as its step needs.
 
-    Every view has a seed of its own, so the result depends on no order of work and on no number of processes. With a
-    token bank the views of an image are V fixed ones, and pixels are made only for `whole` draws and for views that the
-    bank does not hold yet.
+    Every view has its own seed, so the result depends neither on the order of work nor on the number of processes. With
+    a token bank an image has V fixed views, and pixels are made only for `whole` draws and for views that are not yet in
+    the bank.
     """
 
     def __init__(
@@ -143,7 +147,7 @@ class EpochBatches(Dataset[Batch]):
         return torch.stack(views) if views else torch.empty(0, 3, size, size, dtype=torch.uint8)
 
     def _from_bank(self, number: int, draw: int, bank: TokenBank, indices: Tensor, positions: range) -> BankedDraw:
-        """An image's draws are different views of its bank, as long as there are enough."""
+        """Choose a view of the bank per image; draws of one image differ as long as the bank has enough views."""
         n, views = bank.n_views, torch.empty(len(indices), dtype=torch.int64)
         for i, position in enumerate(positions):
             first = seed_of(self.seed, number, position) % n
@@ -155,7 +159,7 @@ class EpochBatches(Dataset[Batch]):
 
 
 class StageBatches(Dataset[Batch]):
-    """Batch b of epoch e has the number e * batches + b. It needs no epoch before it to have been asked for."""
+    """All batches of a stage, in any order: batch b of epoch e has number e * batches + b."""
 
     def __init__(
         self,
@@ -183,9 +187,11 @@ class StageBatches(Dataset[Batch]):
         return self._latest[1][batch]
 
     def phases(self, epoch: int) -> list[Phase]:
+        """Phase of each step of an epoch."""
         return [self.turns.at(epoch, batch, self.epochs, self.batches) for batch in range(self.batches)]
 
     def of_epoch(self, epoch: int) -> EpochBatches:
+        """Batches of an epoch."""
         seed, data, phases = seed_of(self.seed, "epoch", self.stage, epoch), self.data, self.phases(epoch)
         batches = balanced_batches(data.labelled, data.unlabelled, self.batch_size, seed)
         draws, whole = [phase.draws for phase in phases], [phase.prompted_draws for phase in phases]

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file an epoch, written whole or not at all, checked when read."""
+"""Checkpoints: one safetensors file per epoch, written atomically and verified when read."""
 
 import json
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ KEEP = 2  # the newest, and the one before it in case the disk damages the newes
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything an interrupted run needs: trained weights, momentum, and where it stood."""
+    """State of an interrupted run: trained weights, momentum, stage and epoch."""
 
     stage: int
     epoch: int
@@ -27,16 +27,17 @@ class Checkpoint:
 
     @property
     def reached(self) -> tuple[int, int]:
-        """The stage, and how many of its epochs are done."""
+        """Stage, and number of its epochs done."""
         return self.stage, self.epoch
 
 
 def frozen_digest(model: nn.Module, trained: set[str]) -> str:
-    """What a checkpoint leaves out because no phase changes it, so that a resume notices other weights."""
+    """Digest of the weights that a checkpoint leaves out because nothing trains them."""
     return digest({name: value for name, value in model.state_dict().items() if name not in trained})
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint and remove all but the newest two."""
     folder.mkdir(parents=True, exist_ok=True)
     facts = json.dumps({"stage": checkpoint.stage, "epoch": checkpoint.epoch, **checkpoint.facts})
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
@@ -49,11 +50,13 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
+    """Path of the newest checkpoint, if any."""
     found = sorted(folder.glob("stage*.safetensors"))
     return found[-1] if found else None
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint and verify its checksum."""
     others = sorted(p.name for p in path.parent.glob("stage*.safetensors") if p != path)
     go_on = f"goes on from {others[-1]}" if others else "starts the run again"
     try:

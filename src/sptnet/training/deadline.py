@@ -1,7 +1,7 @@
-"""A time limit for a stage: learning rates anneal over the last tenth of the time, and the stage ends when it is over.
+"""Time limit of a stage: learning rates anneal over the last tenth of the time, then the stage ends.
 
-The limit is turned into a number of steps once, when nine tenths of the time are used. From then on the stage goes by
-steps again, so it can be resumed, and repeated from the settings that record them.
+The limit becomes a number of steps once, when nine tenths of the time are used. From then on the stage counts steps
+again, so that it can be resumed, and repeated from the settings that record them.
 """
 
 import time
@@ -10,25 +10,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 ANNEALED_SHARE = 0.1  # of the time
-PACE_STEPS = 64  # the latest ones, whose pace the last ones will have
+PACE_STEPS = 64  # latest steps, which predict the pace of the last ones
 
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a stage in steps: from step `anneal_from` on, learning rates fall linearly towards zero at `steps`."""
+    """End of a stage in steps: from step `anneal_from` on, learning rates fall linearly to zero at `steps`."""
 
     anneal_from: int
     steps: int
 
     def factor(self, step: int) -> float:
-        """The share of its scheduled learning rate that a step has."""
+        """Factor on the scheduled learning rate of a step."""
         if step < self.anneal_from:
             return 1.0
         return max(0.0, (self.steps - step) / (self.steps - self.anneal_from))
 
 
 class Deadline:
-    """Seconds that a stage may take, those before it was resumed included."""
+    """Seconds that a stage may take, including those before it was resumed."""
 
     def __init__(self, seconds: float, used: float = 0.0, clock: Callable[[], float] = time.perf_counter):
         self.seconds, self._clock = seconds, clock
@@ -41,7 +41,7 @@ class Deadline:
         return self._clock() - self._began
 
     def after_step(self, done: int, planned: int) -> Ending | None:
-        """The ending, as soon as it must be decided: `done` steps are done, `planned` is all that the schedule has."""
+        """Return the ending once nine tenths of the time are used; `planned` is the number of steps of the schedule."""
         self._times.append(self._clock())
         if self.used < (1 - ANNEALED_SHARE) * self.seconds:
             return None

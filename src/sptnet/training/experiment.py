@@ -27,12 +27,12 @@ from sptnet.training.stage import Stage
 
 
 class Experiment:
-    """A run in the making. `run()` does it all; the smaller methods are the steps, in order."""
+    """A run in progress; `run()` trains, scores and writes the results."""
 
     outputs_of_all: Outputs
-    """Features and logits of all images by the finished model, once it is run."""
+    """Features and logits of all images by the finished model; set by `run`."""
     trained_parameters = 0
-    """How many numbers the last stage trained."""
+    """Number of parameters that the last stage trained."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Experiment:
         command: Sequence[str] = (),
         files: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Train what is left to train; returns the scores of the finished model. `files` lie in a fresh run."""
+        """Train what is left to train and return the scores; `files` are texts that a new run starts with."""
         state, selected = self.state, None
         state.world.do_first(lambda: self._begin(resume, overwrite, command, files))
         checkpoint = self._resume_point() if resume else None
@@ -76,7 +76,7 @@ class Experiment:
         return self._finish(selected[1] if selected else None, time.perf_counter() - self.began)
 
     def _begin(self, resume: bool, overwrite: bool, command: Sequence[str], files: Mapping[str, str] | None) -> None:
-        """The first files of a run; of a resumed one, those that it lacks, and what it still has to learn forgotten."""
+        """Write the first files of a run; for a resumed one the missing ones, and drop metrics of unsaved epochs."""
         folder, state = self.run_folder, self.state
         earlier = folder.facts() if resume else {}
         facts = starting_facts(earlier, command, state.config, state.compute, state.images, state.fingerprint)
@@ -100,7 +100,7 @@ class Experiment:
         return load_checkpoint(path)
 
     def _finish(self, selected_epoch: int | None, seconds: float) -> dict[str, Any]:
-        """Predictions and pictures of everything, and the final scores."""
+        """Write predictions and pictures of all images; returns the final scores."""
         state, everything = self.state, np.arange(len(self.state.images.image_set))
         state.compute_all_features()
         self.outputs_of_all = outputs = state.outputs(everything)

@@ -1,4 +1,4 @@
-"""The batches of a stage epoch by epoch, made by processes that live as long as the stage."""
+"""Load the batches of a stage with worker processes that live as long as the stage."""
 
 from collections.abc import Generator, Iterator
 from itertools import islice
@@ -11,7 +11,7 @@ from sptnet.training.batches import Batch, StageBatches
 
 
 class EpochLoader:
-    """One loader runs through all epochs that are left: it starts once, and works ahead into the next epoch."""
+    """One loader for all remaining epochs: it starts once and works ahead into the next epoch."""
 
     def __init__(self, batches: StageBatches, workers: int, pin: bool):
         self.batches, self.workers, self.pin = batches, workers, pin
@@ -19,7 +19,7 @@ class EpochLoader:
         self._next = 0
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Any epoch can be asked for; only the one that comes next is there already."""
+        """Batches of an epoch; the loader restarts unless it is the next one."""
         first, last = (number * self.batches.batches for number in (epoch, max(epoch + 1, self.batches.epochs)))
         if self._stream is None or self._next != first:
             self._stream = iterate_batches(self.batches, self.workers, self.pin, range(first, last))
@@ -38,7 +38,7 @@ class EpochLoader:
 
 
 def iterate_batches(batches: Dataset[Batch], workers: int, pin: bool, numbers: range | None = None) -> Generator[Batch]:
-    """Those of these numbers, or all; closing it ends its processes."""
+    """Load the batches with these numbers, or all; closing the generator ends its processes."""
     loader: DataLoader[Batch] = DataLoader(
         batches,
         batch_size=None,

@@ -1,6 +1,6 @@
-"""From settings to the state of a run before its first step: images, number of categories, model.
+"""Prepare a run: images, number of categories and model before the first step.
 
-`check` is the one place that asks whether these images can be trained with these settings.
+`check` is the only place that decides whether these images can be trained with these settings.
 """
 
 from sptnet.clustering.count import CountEstimate
@@ -36,9 +36,9 @@ def prepare(
     backbone: Backbone | None = None,
     tell: Say = say,
 ) -> RunState:
-    """Everything that training needs, or clustering where nothing trains. Nothing is written.
+    """Build the state of a run from its settings. Nothing is written.
 
-    Images and backbone are loaded as the settings say unless they are given.
+    Images and backbone are loaded unless they are given.
     """
     everyone, method = world(), method_of(config)
     stages = method.stages(config)
@@ -85,7 +85,7 @@ def prepare(
 
 
 def check(config: Config, split: Split, tell: Say = say) -> None:
-    """Refuse what cannot be trained with these images, before anything takes time."""
+    """Refuse settings that cannot be trained with these images, before anything takes time."""
     method = method_of(config)
     if split.n_known == 0 and method.clusters != "plain":
         raise Misuse(f"no image has a label, but {config.method} learns from them. Label some, or use kmeans.")
@@ -115,7 +115,7 @@ def _check_model(state: RunState) -> None:
 
 
 def load_start(config: Config) -> tuple[GcdModel, ModelCard] | None:
-    """The finished model that SPTNet starts from, if the settings name one."""
+    """Load the finished model that SPTNet starts from, if the settings name one."""
     run = config.sptnet.start_from if config.method == "sptnet" else None
     if run is None:
         return None
@@ -127,7 +127,7 @@ def load_start(config: Config) -> tuple[GcdModel, ModelCard] | None:
 
 
 def check_start(card: ModelCard, config: Config, known_classes: tuple[str, ...]) -> None:
-    """Refuse a start that knows other categories than this run."""
+    """Refuse a starting model with other categories than this run."""
     if len(card.categories) != config.n_categories or card.categories[: card.n_known] != known_classes:
         raise Misuse(
             f"{config.sptnet.start_from} was trained for {len(card.categories)} categories and knows "

@@ -1,4 +1,4 @@
-"""The facts of a run beside its settings: versions, seed, command, device, what the data were."""
+"""Facts of a run beside its settings: versions, seed, command, device, data."""
 
 import platform
 import time
@@ -15,6 +15,7 @@ VERSIONS = ("sptnet", "torch", "torchvision", "timm", "numpy")
 
 
 def now() -> str:
+    """Local time with its offset, as text."""
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
 
@@ -26,7 +27,7 @@ def starting_facts(
     data: SplitImages,
     fingerprint: str,
 ) -> dict[str, Any]:
-    """What run.json holds while a run goes on; `earlier` is what it held before, if the run is resumed."""
+    """Contents of run.json while a run is in progress; `earlier` are those of a run that is resumed."""
     if earlier and earlier["data"]["fingerprint"] != fingerprint:
         raise Misuse("the images are not those this run began with. Restore them, or begin again with --overwrite.")
     split = data.split

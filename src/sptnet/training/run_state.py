@@ -1,4 +1,4 @@
-"""The state of a run: its model, the images it learns from, and what the model makes of them now."""
+"""State of a run: its model, its images, and the features that the model computes from them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,10 +32,10 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass
 class RunState:
-    """Everything that changes while a run goes on, and what it needs to go on."""
+    """Model, images and settings of a run in progress."""
 
     config: Config
-    """The settings, with numbers in the place of every `auto`."""
+    """Settings, with every `auto` replaced by a number."""
     images: SplitImages
     method: Method
     stages: list[StagePlan]
@@ -51,12 +51,12 @@ class RunState:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the images and labels."""
+        """Digest of the images and labels."""
         return fingerprint(self.images.image_set)
 
     @property
     def card(self) -> ModelCard:
-        """What is saved beside the weights of the model as it is now."""
+        """Description that is saved beside the weights of the present model."""
         config, prompt = self.config, self.model.prompt_settings
         n_known, blocks = self.images.split.n_known, config.backbone.trainable_blocks
         return ModelCard(self.names, n_known, prompt, config.views.crop_ratio, blocks)
@@ -66,24 +66,24 @@ class RunState:
         return stage == len(self.stages) - 1
 
     def attach_prompt(self, plan: StagePlan) -> None:
-        """Give the model fresh prompts of the kind that a stage trains."""
+        """Attach fresh prompts of the kind that a stage trains."""
         settings = self.config.prompt.model_copy(update={"kind": plan.prompt_kind})
         generator = torch.Generator().manual_seed(seed_of(self.config.seed, "prompt"))
         self.model.attach_prompt(settings, generator)
 
     def open_bank(self, run: Path) -> None:
-        """Open the token bank that the settings ask for, if any."""
+        """Open the token bank of the settings, if any."""
         views, backbone, n_images = self.config.views, self.model.backbone, len(self.images.image_set)
         self.bank = self.world.local_rank_zero_first(
             lambda: open_bank(views, run, backbone, n_images, self.fingerprint, self.world.machine)
         )
 
     def outputs(self, indices: Indices) -> Outputs:
-        """Features and logits of some images by the model as it is now."""
+        """Features and logits of some images by the present model."""
         return self.features.outputs(self.model, indices, self.bank)
 
     def compute_all_features(self) -> None:
-        """Compute and keep the features of all images, unless they are kept."""
+        """Compute and cache the features of all images, unless cached."""
         self.features.compute_all(self.model)
 
     def scores(self, categories: Indices, indices: Indices) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class RunState:
         return score_sets(image_set, self.images.split, predicted)
 
     def cluster(self) -> None:
-        """Compute the centroids of a method that clusters from the features as they are now."""
+        """Compute the centroids of a method that clusters, from the present features."""
         if self.method.clusters == "no":
             return
         head, split = self.model.head, self.images.split
@@ -117,12 +117,12 @@ class RunState:
         centroid_head.centroids.copy_(centroids)
 
     def drop_projection(self) -> None:
-        """Leave out the part of the head that only served training."""
+        """Remove the part of the head that is only used in training."""
         if isinstance(self.model.head, ContrastiveHead):
             self.model.head = self.model.head.classifier
 
     def save(self, folder: Path) -> None:
-        """Save the model as it will be used: a projection that only served training is left out."""
+        """Save the model without a projection that is only used in training."""
         head = self.model.head
         self.drop_projection()
         self.world.do_first(lambda: save_model(folder, self.model, self.card))

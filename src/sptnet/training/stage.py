@@ -1,4 +1,4 @@
-"""One stage of a run: trained epoch by epoch, scored, and kept so that it can go on after any of them."""
+"""One stage of a run: train, score and save a checkpoint, epoch by epoch."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,20 +16,21 @@ from sptnet.training.deadline import Ending
 from sptnet.training.run_state import RunState
 from sptnet.training.trainer import EpochReport, StageTrainer, check_frozen, epochs_with_bar
 
-WORTH_TELLING = 0.1  # of an epoch's time, if the training waits for images
+WORTH_TELLING = 0.1  # share of an epoch's time spent waiting for images
 
 
 class Stage:
-    """`run()` trains what is left of the stage and leaves its model in the run's folder."""
+    """A stage of a run; `run()` trains what is left of it and writes its model into the run directory."""
 
     def __init__(self, state: RunState, folder: RunFolder, number: int, tell_epoch: Say):
         self.state, self.folder, self.number, self.tell_epoch = state, folder, number, tell_epoch
         self.plan, self.selects = state.stages[number], state.config.training.select == "best-old-holdout"
         self.best: tuple[float, int] | None = None
-        """Accuracy on held-out images, and the epoch it was reached in, where the best epoch is looked for."""
+        """Best accuracy on held-out images and its epoch, if the best epoch is selected."""
         self.trained_parameters = 0
 
     def run(self, checkpoint: Checkpoint | None, check_interrupt: Callable[[], None]) -> None:
+        """Train from the checkpoint on, or from the start."""
         state, folder, number = self.state, self.folder, self.number
         if number > 0 and checkpoint is not None:
             state.load(folder.model_of_stage(state.stages[number - 1].name))
@@ -77,7 +78,7 @@ class Stage:
         )
 
     def _line(self, report: EpochReport, last: bool) -> dict[str, Any]:
-        """What is told and kept of an epoch: the trainer's report, and scores where they are due."""
+        """Metrics of an epoch: the trainer's report, and scores if they are due."""
         state, split = self.state, self.state.images.split
         line: dict[str, Any] = {"stage": self.plan.name, "stage_number": self.number, **vars(report)}
         scores_now = last or report.epoch % state.config.training.evaluate_every == 0
@@ -101,13 +102,13 @@ class Stage:
         save_checkpoint(self.folder.checkpoints, checkpoint)
 
     def _keep_best(self, line: dict[str, Any]) -> None:
-        """Selection reads only labels the learner was given: accuracy on held-out images of known classes."""
+        """Save the model if its accuracy on held-out labelled images is the best so far."""
         if self.selects and (self.best is None or line["old_holdout"] > self.best[0]):
             self.best = (line["old_holdout"], line["epoch"])
             self.state.save(self._best_folder)
 
     def _record(self, ending: Ending | None) -> None:
-        """Write the steps that a time limit allowed into the settings: with them the run can be repeated."""
+        """Write the number of steps that a time limit allowed into the settings, so that the run can be repeated."""
         if ending is not None and self.plan.limit.steps is None:
             steps = {"max_steps": ending.steps, "anneal_steps": ending.steps - ending.anneal_from}
             self.state.config = self.state.config.changed(**{self.plan.name: steps})
@@ -119,7 +120,7 @@ class Stage:
 
 
 def in_words(line: dict[str, Any], epochs: int) -> str:
-    """An epoch's line in words. That it had to wait for images is told only where it matters."""
+    """Metrics of an epoch as text; time spent waiting for images is mentioned if it matters."""
     losses = ", ".join(f"{phase} {parts['total']:.3f}" for phase, parts in line["losses"].items())
     waiting = f", {line['waiting']:.0%} waiting for images" if line["waiting"] >= WORTH_TELLING else ""
     scores = line.get("scores", {}).get("unlabelled")

@@ -1,4 +1,4 @@
-"""One training step forward: the views of a batch up to the last block, through it, and to the loss."""
+"""Forward pass of a training step: views up to the last block, through it, and to the loss."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from sptnet.runtime.distributed import World
 from sptnet.training.batches import Batch
 
 Projected = tuple[Float[Tensor, "2b bottleneck"], Float[Tensor, "2b k"]]
-"""Projections and logits: view one of all images, then view two."""
+"""Projections and logits: view one of all images, then view two of all."""
 
 
 def step_loss(
@@ -28,13 +28,13 @@ def step_loss(
     bank: TokenBank | None = None,
     world: World = World(),  # noqa: B008
 ) -> Loss:
-    """The objective on the pair of views that the phase asks for; of the whole batch, in every process."""
+    """Objective on the two views of the phase, over the whole batch on every rank."""
     entering = enter_last_block(model, batch, phase, compute, bank)
     return loss_of(leave_last_block(model, entering, phase, compute), batch, plan, epoch, world)
 
 
 def loss_of(outputs: Projected, batch: Batch, plan: StagePlan, epoch: int, world: World) -> Loss:
-    """The objective on the outputs of all processes, from those of this one's share."""
+    """Objective on the outputs of all ranks, gathered from those of this rank's share."""
     projections, logits = (world.gather_views(rows, len(batch.indices)) for rows in outputs)
     return plan.objective(projections, logits, batch.labels, batch.labelled, epoch)
 
@@ -42,7 +42,7 @@ def loss_of(outputs: Projected, batch: Batch, plan: StagePlan, epoch: int, world
 def enter_last_block(
     model: GcdModel, batch: Batch, phase: Phase, compute: Compute, bank: TokenBank | None = None
 ) -> list[Float[Tensor, "b length dim"]]:
-    """Each view as it enters the last block: read from the bank where it serves, computed otherwise.
+    """Compute the tokens that enter the last block per view, or read them from the bank.
 
     A raw and a prompted view of one draw share its patch embedding, since the prompt only shifts it. Frozen blocks
     leave no graph behind unless a prompt that trains lies before them.
@@ -71,7 +71,7 @@ def enter_last_block(
 def leave_last_block(
     model: GcdModel, entering: Sequence[Float[Tensor, "b length dim"]], phase: Phase, compute: Compute
 ) -> Projected:
-    """Projections and logits of views that were taken as far as the last block."""
+    """Projections and logits from the tokens that enter the last block."""
     with compute.autocast():
         if model.tokens is None:
             return model.finish(torch.cat(list(entering)))
@@ -85,12 +85,12 @@ def leave_last_block(
 def banked_tokens(
     model: GcdModel, batch: Batch, draw: int, bank: TokenBank, compute: Compute
 ) -> Float[Tensor, "b length dim"]:
-    """The tokens of a raw draw as they enter the last block: from the bank, filled in where it lacks them."""
+    """Tokens of a raw draw that enter the last block, from the bank; missing ones are computed and stored first."""
     views, made = batch.banked[draw].views, batch.banked[draw].made
     missing = torch.from_numpy(~bank.filled(batch.own, views))
     if missing.any():
         pixels = batch.draws[draw][missing[made].to(compute.device)]
         fresh = model.backbone.enter_last_block(pixels).half().cpu()
         bank.write(batch.own[missing], views[missing], fresh)
-    # Also fresh tokens go through float16, so that a step does not depend on what the bank held before.
+    # Fresh tokens are rounded to float16 too, so that a step does not depend on what the bank held before.
     return bank.read(batch.own, views).to(compute.device).float()

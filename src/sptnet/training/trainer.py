@@ -1,4 +1,4 @@
-"""The training loop: one stage, epoch by epoch, step by step. What a step does is the phase's business."""
+"""The training loop of a stage, epoch by epoch and step by step. The phase defines what a step does."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ from sptnet.training.step import loss_of, step_loss
 
 @dataclass
 class EpochReport:
-    """What one epoch did: means of every loss part by phase, learning rates, speed."""
+    """Means of every loss part by phase, learning rates and speed of an epoch."""
 
     epoch: int
     steps: dict[str, int] = field(default_factory=dict)
@@ -38,9 +38,10 @@ class EpochReport:
     images_per_second: float = 0.0
     seconds: float = 0.0
     waiting: float = 0.0
-    """The share of these seconds in which there was no batch to train on yet."""
+    """Share of the seconds spent waiting for a batch."""
 
     def add(self, phase: Phase, parts: dict[str, float]) -> None:
+        """Add the loss parts of a step to the means of its phase."""
         n = self.steps.get(phase.name, 0)
         means = self.losses.setdefault(phase.name, dict.fromkeys(parts, 0.0))
         for name, value in parts.items():
@@ -51,7 +52,7 @@ class EpochReport:
 def parameter_groups(
     parameters: list[nn.Parameter], weight_decay: float, decay_vectors: bool = False
 ) -> list[dict[str, Any]]:
-    """Weight decay on matrices only, unless asked: biases and other vectors go without."""
+    """Optimiser groups with weight decay on matrices; on biases and other vectors only with `decay_vectors`."""
     matrices = [p for p in parameters if p.ndim > 1]
     vectors = [p for p in parameters if p.ndim <= 1]
     of_vectors = weight_decay if decay_vectors else 0.0
@@ -59,7 +60,7 @@ def parameter_groups(
 
 
 class StageTrainer:
-    """Trains one stage; its whole state can be taken as a checkpoint and given back."""
+    """Trainer of one stage; its state can be saved as a checkpoint and restored."""
 
     def __init__(
         self,
@@ -99,6 +100,7 @@ class StageTrainer:
         self._loader: EpochLoader | None = None
 
     def stage_batches(self) -> StageBatches:
+        """All batches of the stage."""
         plan = self.plan
         return StageBatches(
             self.data,
@@ -112,14 +114,16 @@ class StageTrainer:
         )
 
     def phases_of(self, epoch: int) -> list[Phase]:
+        """Phase of each step of an epoch."""
         return self.stage_batches().phases(epoch)
 
     def epoch_batches(self, epoch: int) -> EpochBatches:
+        """Batches of an epoch."""
         return self.stage_batches().of_epoch(epoch)
 
     @property
     def planned_steps(self) -> int:
-        """All steps of the schedule."""
+        """Number of steps of the schedule."""
         return self.plan.epochs * self.batches
 
     @property
@@ -155,7 +159,7 @@ class StageTrainer:
         return report
 
     def train_step(self, batch: Batch, phase: Phase, number: int) -> dict[str, float]:
-        """One step of one phase; returns every part of the loss."""
+        """Train one step of a phase; returns every part of the loss."""
         self.set_learning_rates(self.epoch * self.batches + number)
         self.model.train_only(phase.trains)
         on_device = batch.to(self.compute.device, self.data.maker)
@@ -177,13 +181,13 @@ class StageTrainer:
         return parts
 
     def _check_time(self) -> None:
-        """With a time limit: decide, when it comes near, after which step the stage ends. Rank 0 decides for all."""
+        """With a time limit: decide after which step the stage ends, once the limit is near. Rank 0 decides."""
         if self.deadline is not None and self.ending is None:
             deadline, done = self.deadline, self.steps_done
             self.ending = self.world.from_first(lambda: deadline.after_step(done, self.planned_steps))
 
     def _loss(self, batch: Batch, phase: Phase) -> tuple[Loss, Callable[[], None]]:
-        """The loss of the batch, and what is left to do when it has gone back: nothing, if it is not in parts."""
+        """Return the loss of the batch, and a function to call after its backward pass."""
         model, plan, compute, bank, world = self.model, self.plan, self.compute, self.bank, self.world
         if self.accumulate == 1:
             return step_loss(model, batch, phase, plan, self.epoch, compute, bank, world), lambda: None
@@ -191,6 +195,7 @@ class StageTrainer:
         return loss_of(parts.outputs, batch, plan, self.epoch, world), parts.go_back
 
     def set_learning_rates(self, step: int) -> None:
+        """Set the scheduled learning rates of a step, annealed if the stage ends early."""
         plan, annealed = self.plan, 1.0 if self.ending is None else self.ending.factor(step)
         for group, optimiser in self.optimisers.items():
             rate = plan.optimisers[group].learning_rate(self.epoch, step, plan.epochs, self.planned_steps) * annealed
@@ -198,6 +203,7 @@ class StageTrainer:
                 parameters["lr"] = rate
 
     def stop_at_bad_loss(self, batch: Batch, parts: dict[str, float], number: int) -> None:
+        """Raise a `Failure` that names the batch."""
         bad = ", ".join(f"{name} = {value}" for name, value in parts.items() if not np.isfinite(value))
         ids = ", ".join(self.data.ids[int(i)] for i in batch.indices)
         raise Failure(
@@ -206,12 +212,13 @@ class StageTrainer:
         )
 
     def trained_names(self) -> list[str]:
-        """The state that this stage may change, by its name in the model."""
+        """Names of the parameters that the stage trains, and of the prompts."""
         trained = {id(p) for group in self.optimisers for p in self.model.group(group)}
         prompts = {id(p) for p in self.model.group("prompt")}  # kept even if frozen: they are not in any other file
         return [n for n, p in self.model.named_parameters() if id(p) in trained | prompts]
 
     def checkpoint(self, **facts: Any) -> Checkpoint:
+        """Return the state of the stage; `facts` are saved with it."""
         names = self.trained_names()
         parameters = dict(self.model.named_parameters())
         tensors: dict[str, Tensor] = {f"model.{name}": parameters[name] for name in names}
@@ -227,6 +234,7 @@ class StageTrainer:
         return Checkpoint(self.stage, self.epoch, tensors, facts)
 
     def restore(self, checkpoint: Checkpoint) -> None:
+        """Continue from a checkpoint."""
         self.epoch = checkpoint.epoch
         self.steps_done = self.epoch * self.batches
         if "ending" in checkpoint.facts:
@@ -253,7 +261,7 @@ class StageTrainer:
 
 
 def epochs_with_bar(trainer: StageTrainer, check_interrupt: Callable[[], None]) -> Iterator[EpochReport]:
-    """Trains epoch by epoch. The last is told of when the bar is gone, to make room for what comes next."""
+    """Train epoch by epoch under a progress bar; the last report is yielded after the bar has closed."""
     report: EpochReport | None = None
     with bar(trainer.plan.name, trainer.plan.epochs) as update:
 
@@ -270,7 +278,7 @@ def epochs_with_bar(trainer: StageTrainer, check_interrupt: Callable[[], None]) 
 
 
 def check_frozen(checkpoint: Checkpoint, frozen: str) -> None:
-    """What a checkpoint does not hold has to be as it was; `frozen` is its digest now."""
+    """Refuse a checkpoint made with other frozen weights than those with the digest `frozen`."""
     if checkpoint.facts["frozen"] != frozen:
         raise Failure(
             "the backbone's weights are not those this run began with. Restore the same weights file, or "

@@ -90,7 +90,7 @@ def discover(
 
 
 def _target(folder: Path | None, continue_: Path | None, out: Path | None) -> Path:
-    """The run directory to write."""
+    """Run directory to write."""
     from sptnet.errors import Misuse
 
     if continue_ is not None:
@@ -116,7 +116,7 @@ def _resume(out: Path) -> "Experiment":
 
 
 def _epoch_teller() -> "Say | None":
-    """On a terminal the bars tell enough; a log gets a line per epoch."""
+    """Print a line per epoch into a log; on a terminal the progress bars are enough."""
     from sptnet.runtime.progress import console
 
     return (lambda line: None) if console.is_terminal else None

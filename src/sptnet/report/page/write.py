@@ -1,4 +1,4 @@
-"""From a finished run to its page."""
+"""Write the page of a finished run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +104,7 @@ def write_report(
 
 
 def _target(folder: RunFolder, out: str | Path | None) -> Path:
-    """Where to write; a file that is not such a page is never replaced."""
+    """Path of the page; a file that is not such a page is never replaced."""
     if out is None:
         return folder.path / NAME
     target = Path(out)
