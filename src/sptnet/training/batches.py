@@ -99,9 +99,9 @@ class Batch:
 class EpochBatches(Dataset[Batch]):
     """Batches of one epoch, each with as many random views per image as its step needs.
 
-    Every view has its own seed, so the result depends neither on the order of work nor on the number of processes. With
-    a token bank an image has V fixed views, and pixels are made only for `whole` draws and for views that are not yet in
-    the bank.
+    Every view has its own seed, so the result depends neither on the order of work nor on the number of processes.
+    With a token bank an image has V fixed views, and pixels are made only for `whole` draws and for views that are not
+    yet in the bank.
     """
 
     def __init__(
