@@ -4,8 +4,8 @@
 
 DIR holds one folder of images per category; `--backbone` and `--size` describe the weights. Each case draws some
 categories and images, labels a few of half of the categories, and runs a discovery with a limit of 1 to 3 minutes in a
-process of its own. `--load N` keeps N other processes busy meanwhile, `--threads N` limits torch. One JSON line per case
-is appended to `--out`; cases that are there already are skipped. The announced time is that of the plan, the time taken
+process of its own. `--load N` keeps N other processes busy meanwhile, `--threads N` limits torch. Cases are appended to
+`--out` as JSON lines; those that are there already are skipped. The announced time is that of the plan; the time taken
 runs from the plan to the written report.
 """
 
