@@ -51,7 +51,7 @@ def measure_here(n_images: int, n_categories: int) -> Point:
         start = time.perf_counter()
         experiment.run()
         taken["one epoch of SimGCD, all in all"] = time.perf_counter() - start
-    experiment.state.looker.forget()
+    experiment.state.features.forget()
     start = time.perf_counter()
     outputs = experiment.state.outputs(np.arange(n_images))
     taken["sorting all images"] = time.perf_counter() - start
