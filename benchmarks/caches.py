@@ -1,12 +1,12 @@
-"""What the token bank costs in accuracy and saves in time: whole runs of SimGCD, then SPTNet, with V views an image.
+"""Accuracy and time with the token bank: whole runs of SimGCD, then SPTNet, with V views per image.
 
     python benchmarks/caches.py --out runs/caches --views 0 2 4 8 16 --seeds 0 1 2 3 4
     python benchmarks/caches.py --out runs/cub --data CUB/images --classes 12 --recipe sptnet --views 0 4 --set ...
 
-0 views stands for fresh ones at every step, with no picture kept in memory: nothing is cached. `--data` is a folder of
-one sub-folder a class, of which the first `--classes` are taken, half of them known. Finished runs in `--out` are kept
-and read, so an interrupted table goes on where it stopped; `--table` only prints it. For timings, begin the forms to be
-compared at the same time, with one thread each.
+0 views means fresh views at every step and no images kept in memory: nothing is cached. `--data` is a folder with one
+sub-folder per class; the first `--classes` are used, half of them known. Finished runs in `--out` are read, so an
+interrupted table can be continued; `--table` only prints it. For timings, start the variants to be compared at the same
+time, with one thread each.
 """
 
 import argparse
@@ -23,7 +23,7 @@ METHODS = ("simgcd", "sptnet")
 
 
 def linked(source: Path, n_classes: int | None, out: Path) -> Path:
-    """A folder with links to the first so many class folders."""
+    """Create a folder with links to the first `n_classes` class folders."""
     folder = out / "images"
     folder.mkdir(parents=True, exist_ok=True)
     for part in sorted(path for path in source.iterdir() if path.is_dir())[:n_classes]:
@@ -33,6 +33,7 @@ def linked(source: Path, n_classes: int | None, out: Path) -> Path:
 
 
 def configured(arguments: argparse.Namespace) -> Config:
+    """Read the recipe, with the given folder as its data."""
     config = load_recipe(arguments.recipe, arguments.set)
     if arguments.data is None:
         return config
@@ -42,7 +43,7 @@ def configured(arguments: argparse.Namespace) -> Config:
 
 
 def run(config: Config, views: int, seed: int, out: Path) -> None:
-    """Both methods, the second from the model of the first; what is finished is left alone."""
+    """Train both methods, the second from the model of the first; skip finished runs."""
     bank = {"bank": views, "bank_folder": str((out / "tokens").resolve())}  # one for both, as in a run of both stages
     cached = bank if views else {"bank": 0, "cache_mb": 0}
     for method in METHODS:
@@ -55,7 +56,8 @@ def run(config: Config, views: int, seed: int, out: Path) -> None:
 
 
 def table(out: Path, views: list[int], seeds: list[int]) -> None:
-    print("| method | views an image | All | Old | New | seconds | ratio | All of each seed |")
+    """Print mean scores and times per method and number of views."""
+    print("| method | views per image | All | Old | New | seconds | ratio | All of each seed |")
     print("|---|---|---|---|---|---|---|---|")
     for method in METHODS:
         fresh: float | None = None
@@ -71,6 +73,7 @@ def table(out: Path, views: list[int], seeds: list[int]) -> None:
 
 
 def spread(values: list[float]) -> str:
+    """Format mean and standard deviation."""
     mean = f"{statistics.mean(values):.1f}"
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.1f}"
 
@@ -80,11 +83,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the runs")
     parser.add_argument("--recipe", default="digits")
     parser.add_argument("--data", type=Path, help="folder of class folders, instead of the recipe's data")
-    parser.add_argument("--classes", type=int, help="take only the first so many")
+    parser.add_argument("--classes", type=int, help="number of classes to use")
     parser.add_argument("--views", type=int, nargs="+", default=[0, 2, 4, 8, 16])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--set", action="append", default=[], help="settings on top of the recipe")
-    parser.add_argument("--table", action="store_true", help="print the table of what is there")
+    parser.add_argument("--table", action="store_true", help="print the table of the finished runs")
     arguments = parser.parse_args()
     if not arguments.table:
         config = configured(arguments)

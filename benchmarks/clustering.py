@@ -1,12 +1,12 @@
-"""Semi-supervised k-means: this package's against the published form, and its memory on a large pile.
+"""Semi-supervised k-means: this package compared with the published form, and its memory on many points.
 
     python benchmarks/clustering.py
     python benchmarks/clustering.py --points 2000 --dim 128 --clusters 40 --known 20 --starts 1 --large 20000
 
-The published form takes differences of all points and all centres, recomputes all distances for every centre that
-k-means++ adds, and averages one cluster after the other. Both forms get the same points, starts and iterations and run
-in turn. Wall times count only on a machine that does nothing else. The published form holds as many differences as fit
-the memory; `--block-mb 4` shows what it would cost in blocks that fit the cache.
+The published form computes differences of all points and all centres, recomputes all distances for every centre that
+k-means++ adds, and averages the clusters one by one. Both forms get the same points, starts and iterations and run in
+alternation. Wall-clock times are meaningful only on an idle machine. The published form holds as many differences as
+fit into memory; `--block-mb 4` measures it with blocks that fit into the cache.
 """
 
 import argparse
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 
 def blobs(n: int, dim: int, k: int, n_known: int, seed: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Points of length one round k directions, and their labels: half of the points of the known classes have one."""
+    """Draw unit vectors around k directions; half of the points of known classes are labelled, the others have -1."""
     random = np.random.RandomState(seed)
     directions = random.standard_normal((k, dim)).astype(np.float32) / dim**0.5
     truth = random.randint(k, size=n)
@@ -48,7 +48,7 @@ def blobs(n: int, dim: int, k: int, n_known: int, seed: int) -> tuple[npt.NDArra
 def published_form(
     points: npt.NDArray[np.float32], y: npt.NDArray[np.int64], n_clusters: int, iterations: int, block: int, seed: int
 ) -> float:
-    """One start of the same method at the cost of the published implementation; its lowest inertia."""
+    """Run one start at the cost of the published implementation; return its lowest inertia."""
     random = torch.Generator().manual_seed(seed)
     x, targets = torch.from_numpy(points), torch.from_numpy(y)
     pinned, everyone = targets >= 0, torch.arange(len(x))
@@ -71,19 +71,20 @@ def published_form(
 
 
 def all_squared_differences(x: Points, centres: Points, block: int) -> Float[Tensor, "n k"]:
-    """`block` is how many differences are held at a time."""
+    """Squared distances of all points and centres, with `block` differences in memory at a time."""
     rows = max(1, block // centres.numel())
     return torch.cat([(part[:, None] - centres).pow(2).sum(2) for part in x.split(rows)])
 
 
 @dataclass
 class Stopwatch:
-    """Wall time and processor time; only the latter says something while other work is going on."""
+    """Wall-clock and CPU time; only the latter is meaningful on a busy machine."""
 
     wall: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
 
     def time(self, work: Callable[[], Result]) -> Result:
+        """Call `work` and record how long it takes."""
         wall, processor = time.perf_counter(), time.process_time()
         result = work()
         self.wall.append(time.perf_counter() - wall)
@@ -92,6 +93,7 @@ class Stopwatch:
 
 
 def compare(settings: argparse.Namespace) -> None:
+    """Time both forms on the same points and print the table."""
     points, y = blobs(settings.points, settings.dim, settings.clusters, settings.known, settings.seed)
     k, starts, iterations = settings.clusters, settings.starts, settings.iterations
     block = settings.block_mb * 2**20 // points.itemsize
@@ -114,7 +116,7 @@ def compare(settings: argparse.Namespace) -> None:
 
 
 def measure_large(settings: argparse.Namespace) -> None:
-    """In a process of its own, whose peak memory is then that of this fit."""
+    """Fit many points; runs in a separate process, so that the peak memory is that of this fit."""
     points, y = blobs(settings.large, settings.dim, settings.large_clusters, settings.large_clusters // 2, 0)
     model = SemiSupervisedKMeans(settings.large_clusters, n_init=2, random_state=0)
     watch = Stopwatch()
@@ -127,6 +129,7 @@ def measure_large(settings: argparse.Namespace) -> None:
 
 
 def arguments() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=6000)
     parser.add_argument("--dim", type=int, default=768)
@@ -136,7 +139,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--block-mb", type=int, default=512, help="differences that the published form holds at a time")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--large", type=int, default=127_000, help="points of the large pile; 0 leaves it out")
+    parser.add_argument("--large", type=int, default=127_000, help="number of points of the large fit; 0 skips it")
     parser.add_argument("--large-clusters", type=int, default=100)
     parser.add_argument("--only-large", action="store_true")
     return parser.parse_args()

@@ -1,19 +1,19 @@
-"""How many categories? This package's rule against the published one, on features whose truth is known.
+"""Estimate the number of categories: this package's rule compared with the published one, on labelled features.
 
     python benchmarks/counting.py
     python benchmarks/counting.py --features runs/real --seeds 5
     python benchmarks/counting.py --features runs/real --subsets 8
 
 `--features` names .npz files, or folders that are searched for `features.npz`, with the arrays features, target,
-labelled and unlabelled (positions of the training images). The digits are always there; their features are computed.
+labelled and unlabelled (positions of the training images). The digits are always included; their features are computed.
 
-Both rules count with the seeds 0, 1, ... For its errors the published rule runs as `method="brent"` with ten starts of
-k-means a count. Its seconds are those of the plain form: scikit-learn's k-means with ten starts at every evaluation of
-the search up to 1000 categories, nothing kept; it runs once, right after this package's. Seconds are of the processor,
-so that whatever else the machine does counts for neither.
+Both rules run with the seeds 0, 1, ... The error of the published rule is that of `method="brent"` with ten starts of
+k-means per count. Its time is that of the plain form: scikit-learn's k-means with ten starts at every evaluation of the
+search up to 1000 categories, nothing cached; it runs once, right after this package's rule. Times are CPU seconds, so
+other work on the machine does not count.
 
-`--subsets N` instead counts N random parts of each set: some of its classes, some of those known, half of their points
-labelled. It prints how far both rules are off on average, and how often the truth is in the range called plausible.
+`--subsets N` instead uses N random subsets of each set: some of its classes, some of those known, half of their points
+labelled. It prints the mean error of both rules, and how often the interval contains the true number.
 """
 
 import argparse
@@ -35,13 +35,15 @@ from sptnet.model.backbone import build_backbone
 from sptnet.runtime.compute import choose_compute
 
 COLUMNS = [
-    *("set", "true", "known", "balance, by seed", "brent, by seed", "error", "error of brent"),
+    *("set", "true", "known", "balance, per seed", "brent, per seed", "error", "error of brent"),
     *("seconds", "published, seconds", "ratio"),
 ]
 
 
 @dataclass(frozen=True)
 class Problem:
+    """Features, labels with -1 for unlabelled points, and the true classes."""
+
     name: str
     points: npt.NDArray[np.float32]
     y: npt.NDArray[np.int64]
@@ -49,10 +51,12 @@ class Problem:
 
     @property
     def truth(self) -> int:
+        """True number of categories."""
         return len(np.unique(self.target))
 
     @property
     def n_known(self) -> int:
+        """Number of categories with labels."""
         return len(np.unique(self.y[self.y >= 0]))
 
 
@@ -63,13 +67,14 @@ def problem(
     labelled: npt.NDArray[np.int64],
     unlabelled: npt.NDArray[np.int64],
 ) -> Problem:
+    """Select the training images of a data set."""
     chosen = np.concatenate([labelled, unlabelled])
     y = np.concatenate([target[labelled], np.full(len(unlabelled), -1)])
     return Problem(name, features[chosen], y, target[chosen])
 
 
 def read_problems(places: list[Path]) -> list[Problem]:
-    """Named after the folders between the place given and the file, or after the file."""
+    """Read feature files; a problem is named after its folder below the given path, or after the file."""
     found = []
     for place in places:
         for file in sorted(place.rglob("features.npz")) if place.is_dir() else [place]:
@@ -81,6 +86,7 @@ def read_problems(places: list[Path]) -> list[Problem]:
 
 
 def digits() -> Problem:
+    """Compute the features of the digits with the embedded backbone."""
     config = load_recipe("digits")
     data = load_data(config.data)
     backbone, compute = build_backbone(config.backbone.name), choose_compute("cpu", "float32")
@@ -89,7 +95,7 @@ def digits() -> Problem:
 
 
 def published_form(one: Problem, most: int) -> int:
-    """The search as published: every evaluation clusters anew, and its last count is the answer."""
+    """Search as published: every evaluation clusters again, and the last count is the estimate."""
     points, known = unit_features(one.points), one.y >= 0
 
     def loss(x: float) -> float:
@@ -100,6 +106,7 @@ def published_form(one: Problem, most: int) -> int:
 
 
 def row(one: Problem, seeds: int, most: int, published: bool) -> list[str]:
+    """One row of the table: estimates, errors and times."""
     start = time.process_time()
     ours = [estimate_n_categories(one.points, one.y, random_state=seed).n_categories for seed in range(seeds)]
     seconds = (time.process_time() - start) / seeds
@@ -123,7 +130,7 @@ def row(one: Problem, seeds: int, most: int, published: bool) -> list[str]:
 
 
 def subset(one: Problem, seed: int) -> Problem:
-    """Half to all of the classes, 30 to 80 % of them known, half of the known ones' points labelled."""
+    """Draw half to all of the classes, 30 to 80 % of them known, with half of the points of known classes labelled."""
     random, target = np.random.RandomState(seed), one.target
     classes = random.permutation(np.unique(target))
     chosen = classes[: random.randint(max(4, len(classes) // 2), len(classes) + 1)]
@@ -135,6 +142,7 @@ def subset(one: Problem, seed: int) -> Problem:
 
 
 def compare_on_subsets(problems: list[Problem], n: int, most: int) -> None:
+    """Print errors and intervals on `n` random subsets per problem."""
     columns = ["set", "true / known", "balance (plausible)", "brent", "error", "error of brent", "truth is plausible"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     for one in problems:
@@ -163,6 +171,7 @@ def compare_on_subsets(problems: list[Problem], n: int, most: int) -> None:
 
 
 def relative_error(found: list[CountEstimate], parts: list[Problem]) -> float:
+    """Mean relative error of the estimates."""
     return float(np.mean([abs(e.n_categories - part.truth) / part.truth for e, part in zip(found, parts, strict=True)]))
 
 
@@ -170,9 +179,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=Path, nargs="*", default=[], help=".npz files or folders that hold them")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--subsets", type=int, default=0, help="random parts of each set to count instead")
-    parser.add_argument("--max", type=int, default=1000, help="most categories that the published rule tries")
-    parser.add_argument("--without-published-form", action="store_true", help="leave out the slow form and the ratio")
+    parser.add_argument("--subsets", type=int, default=0, help="use random subsets of each set instead")
+    parser.add_argument(
+        "--max", type=int, default=1000, help="largest number of categories that the published rule tries"
+    )
+    parser.add_argument("--without-published-form", action="store_true", help="skip the slow form and the ratio")
     arguments = parser.parse_args()
     problems = [digits(), *read_problems(arguments.features)]
     if arguments.subsets:

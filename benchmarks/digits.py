@@ -1,9 +1,9 @@
-"""The five-seed table of the digits: every method and every control that tells what the prompts are worth.
+"""The five-seed table of the digits: all methods, and controls that isolate the effect of the prompts.
 
     python benchmarks/digits.py --out runs/digits-table --seeds 0 1 2 3 4
 
 Each seed trains SimGCD once; everything else starts from that model and trains for the same number of epochs.
-Finished runs in `--out` are kept and read, so an interrupted table goes on where it stopped.
+Finished runs in `--out` are read, so an interrupted table can be continued.
 """
 
 import argparse
@@ -30,7 +30,7 @@ Scores = dict[str, dict[str, float]]
 
 
 def finished_scores(experiment: Experiment) -> dict[str, Any]:
-    """Runs what has not been run before; returns the scores on the unlabelled images."""
+    """Run the experiment unless it is finished; return the scores on the unlabelled images."""
     folder = experiment.run_folder
     facts = folder.facts() if folder.is_run else {}
     if facts.get("status") != "finished":
@@ -41,7 +41,7 @@ def finished_scores(experiment: Experiment) -> dict[str, Any]:
 
 
 def without_prompts(experiment: Experiment, data: SplitImages) -> dict[str, Any]:
-    """The finished model with its prompts left out at test."""
+    """Score the finished model without its prompts."""
     from sptnet.inference.predictor import load
     from sptnet.results.scores import score
 
@@ -52,6 +52,7 @@ def without_prompts(experiment: Experiment, data: SplitImages) -> dict[str, Any]
 
 
 def one_seed(config: Config, data: SplitImages, out: Path) -> Scores:
+    """Train all methods and controls with one seed; return their scores."""
     rows: Scores = {}
     for name, method in BASELINES.items():
         rows[name] = finished_scores(

@@ -1,10 +1,10 @@
-"""Peak memory of the costliest step there is: two prompted views of every image, a graph through all blocks.
+"""Peak memory of the most expensive step: two prompted views per image, a graph through all blocks.
 
     python benchmarks/memory.py
     python benchmarks/memory.py --steps 16 128/accumulate=8
 
-A step is written BATCH or BATCH/setting=value/... with `accumulate` and `checkpointing`. Each is taken in a
-process of its own, which holds model, optimiser and images too; the peak is that of the whole process.
+A step is written BATCH or BATCH/setting=value/... with `accumulate` and `checkpointing`. Each is measured in a
+separate process, which also holds model, optimiser and images; the peak is that of the whole process.
 """
 
 import argparse
@@ -31,7 +31,7 @@ STEPS = ["16", "16/accumulate=4", "16/checkpointing=1", "16/accumulate=4/checkpo
 
 
 def measure(name: str, batch: int, accumulate: int, checkpointing: bool) -> None:
-    """Prints the peak in bytes and the seconds of one step."""
+    """Print the peak in bytes and the seconds of one step."""
     torch.manual_seed(0)
     backbone = fresh_backbone(name)
     backbone.checkpointing = checkpointing
@@ -64,12 +64,14 @@ def measure(name: str, batch: int, accumulate: int, checkpointing: bool) -> None
 
 
 def measure_elsewhere(step: str, name: str, threads: int) -> tuple[float, float]:
+    """Measure a step in a separate process; return peak bytes and seconds."""
     words = [sys.executable, __file__, "--name", name, "--threads", str(threads), "--measure", step]
     peak, seconds = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     return float(peak), float(seconds)
 
 
 def parsed(step: str) -> tuple[int, int, bool]:
+    """Batch size, accumulation and checkpointing of a step written as text."""
     batch, *settings = step.split("/")
     given = dict(setting.split("=") for setting in settings)
     return int(batch), int(given.get("accumulate", 1)), given.get("checkpointing", "0") == "1"

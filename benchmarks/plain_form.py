@@ -1,7 +1,7 @@
-"""The published code's way of computing, re-derived for the benchmarks: nothing shared, nothing left out.
+"""The computation of the published code, rewritten for the benchmarks without any optimisation.
 
 Pixels plus prompt, the whole ViT with unfused attention, every token through the last block, both views always made,
-heads that collect gradients in stage one too.
+gradients for the heads in stage one too.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class PlainAttention(nn.Module):
-    """All scores of all heads written out, scaled, turned into shares and multiplied, one after the other."""
+    """Unfused attention: scores, scaling, softmax and product as separate operations."""
 
     def __init__(self, attention: Any):
         super().__init__()
@@ -29,6 +29,7 @@ class PlainAttention(nn.Module):
         self.num_heads, self.scale = attention.num_heads, attention.scale
 
     def forward(self, x: Tensor, **_: object) -> Tensor:
+        """Attention of all tokens to all tokens."""
         batch, length, dim = x.shape
         parts = self.qkv(x).reshape(batch, length, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4)
         scores = (parts[0] @ parts[1].transpose(-2, -1)) * self.scale
@@ -37,6 +38,8 @@ class PlainAttention(nn.Module):
 
 
 class PlainModel(nn.Module):
+    """ViT, prompt and head, computed as in the published code."""
+
     def __init__(self, name: str, prompt: Tensor, n_categories: int, hidden: int, bottleneck: int):
         super().__init__()
         self.vit = timm.create_model(name, pretrained=False, num_classes=0)
@@ -47,25 +50,28 @@ class PlainModel(nn.Module):
         self.prompt = nn.Parameter(prompt.clone())
 
     def features(self, images: Tensor) -> Tensor:
+        """Class tokens after the final norm."""
         tokens: Tensor = self.vit.forward_features(images)
         return tokens[:, 0]
 
     def last_block_and_head(self) -> list[nn.Parameter]:
+        """Parameters that stage two trains."""
         return [*self.vit.blocks[-1].parameters(), *(p for p in self.head.parameters() if p.requires_grad)]
 
     def stage_one(self, one: Tensor, two: Tensor, labels: Tensor) -> GcdLoss:
-        """Both views prompted, prompts learn; the head's gradients are computed and thrown away."""
+        """Prompt both views and train the prompts; the gradients of the head are computed and discarded."""
         self.vit.blocks[-1].requires_grad_(False)
         self.prompt.requires_grad_(True)
         return self._loss(torch.cat([one + self.prompt, two + self.prompt]), labels)
 
     def stage_two(self, one: Tensor, labels: Tensor) -> GcdLoss:
-        """View one raw and prompted; last block and head learn."""
+        """Train last block and head on view one, raw and prompted."""
         self.vit.blocks[-1].requires_grad_(True)
         self.prompt.requires_grad_(False)
         return self._loss(torch.cat([one, one + self.prompt]), labels)
 
     def simgcd(self, one: Tensor, two: Tensor, labels: Tensor) -> GcdLoss:
+        """Train last block and head on two raw views."""
         self.vit.blocks[-1].requires_grad_(True)
         return self._loss(torch.cat([one, two]), labels)
 
@@ -75,7 +81,7 @@ class PlainModel(nn.Module):
 
 
 def plain_views(files: Sequence[Path], size: int) -> tuple[Tensor, Tensor]:
-    """Two views of each image, each resized, cropped, turned and normalised by itself."""
+    """Make two views per image, each resized, cropped, flipped and normalised separately."""
     transform = transforms.Compose(
         [
             transforms.Resize(int(size / 0.875), transforms.InterpolationMode.BICUBIC),

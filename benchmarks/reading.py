@@ -1,10 +1,10 @@
-"""What quick reading changes: features of the same pictures, read exactly and quickly.
+"""Compare quick with exact reading by the features of the same images.
 
     python benchmarks/reading.py --data IMAGES --backbone vit_small_patch14_dinov2 --weights FILE --size 112
 
-A few pictures of the folder are enlarged and saved as JPEG files at several sizes, so that both ways have to shrink
-them. Told are the similarity (cosine) of the two features of each picture, that of the most alike other picture, and
-how long reading takes.
+Some images of the folder are enlarged and saved as JPEG files at several sizes, so that both readers have to reduce
+them. The table shows the cosine similarity of the two features of each image, that to the most similar other image, and
+the reading times.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from sptnet.runtime.compute import choose_compute
 
 
 def enlarged(files: list[Path], short_side: int, folder: Path) -> list[Path]:
+    """Save enlarged copies of the images as JPEG files."""
     folder.mkdir()
     for number, file in enumerate(files):
         image = Image.open(file).convert("RGB")
@@ -37,7 +38,7 @@ def enlarged(files: list[Path], short_side: int, folder: Path) -> list[Path]:
 
 
 def read(settings: argparse.Namespace, files: list[Path], reading: Reading) -> tuple[Tensor, float]:
-    """Features of unit length, and milliseconds a picture for reading alone."""
+    """Return features of unit length, and the milliseconds per image of reading alone."""
     backbone = build_backbone(settings.backbone, settings.weights, settings.size, reading=reading)
     store, start = ImageStore(files, backbone.pixels, cache_mb=0), time.perf_counter()
     for i in range(len(files)):
@@ -50,15 +51,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of images")
     parser.add_argument("--backbone", default="vit_base_patch16_224.dino")
-    parser.add_argument("--weights", help="its weights file, instead of a download")
-    parser.add_argument("--size", type=int, help="its image size")
+    parser.add_argument("--weights", help="local weights file, instead of a download")
+    parser.add_argument("--size", type=int, help="image size of the backbone")
     parser.add_argument("--images", type=int, default=100)
     parser.add_argument("--sides", type=int, nargs="+", default=[375, 3000], help="short sides to enlarge to")
     settings = parser.parse_args()
     torch.set_num_threads(1)
     found = find_images(settings.data)
     files = [found[i] for i in np.linspace(0, len(found) - 1, settings.images).astype(int)]
-    print("| short side | similarity, least | median | to the nearest other picture, median | exact | quick |")
+    print("| short side | similarity, minimum | median | to the nearest other image, median | exact | quick |")
     print("|---|---|---|---|---|---|")
     for side in settings.sides:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,13 +1,12 @@
-"""Real images with a real backbone, small enough for two cores: k-means, SimGCD, then SPTNet and its control.
+"""Short runs on real images: k-means, SimGCD, then SPTNet and its control.
 
     python benchmarks/real_images.py --data DIR --weights vits14.safetensors --out runs/real --sets cub pacs
 
 DIR holds the data sets by name: `cifar10/{train,test}/<class>/`, `cifar100/...`, `CUB_200_2011/` and
 `PACS/<domain>/<class>/`. The weights are those of a `vit_small_patch14_dinov2` at 112 px; `--backbone` and `--size`
-change that. The runs are short and their views come from a bank of two an image, so the numbers compare methods with
-each other and with nothing else.
-Finished runs in `--out` are kept and read, so an interrupted table goes on where it stopped. The features of the
-pre-trained backbone are left beside the runs as `features.npz`, for benchmarks on clustering and counting.
+change that. The runs are short and use a bank of two views per image, so the numbers only compare methods with each
+other. Finished runs in `--out` are read, so an interrupted table can be continued. The features of the pre-trained
+backbone are saved beside the runs as `features.npz`, for the benchmark of counting.
 """
 
 import argparse
@@ -44,7 +43,7 @@ ROWS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def finished(experiment: Experiment) -> tuple[dict[str, Any], float]:
-    """Runs what has not been run before; returns the scores of every set of images, and the seconds."""
+    """Run the experiment unless it is finished; return the scores of every set of images, and the seconds."""
     folder = experiment.run_folder
     facts = folder.facts() if folder.is_run else {}
     if facts.get("status") != "finished":
@@ -54,7 +53,7 @@ def finished(experiment: Experiment) -> tuple[dict[str, Any], float]:
 
 
 def kmeans(experiment: Experiment, data: SplitImages, out: Path) -> tuple[dict[str, Any], float]:
-    """K-means on the unlabelled images; each unseen domain is clustered by itself."""
+    """K-means on the unlabelled images; each unseen domain is clustered separately."""
     start, state = time.perf_counter(), experiment.state
     file = out / "features.npz"
     if file.is_file():
@@ -77,7 +76,7 @@ def kmeans(experiment: Experiment, data: SplitImages, out: Path) -> tuple[dict[s
 
 
 def some(data: SplitImages, config: Config, per_class: int | None) -> SplitImages:
-    """The first so many training images of every class, and a fifth of that for test; all if not given."""
+    """The first `per_class` training images of every class, and a fifth of that for test; all if None."""
     if per_class is None:
         return data
     seen: dict[tuple[int, bool], int] = {}
@@ -91,6 +90,7 @@ def some(data: SplitImages, config: Config, per_class: int | None) -> SplitImage
 
 
 def one_set(name: str, config: Config, out: Path, rows: list[str], per_class: int | None) -> None:
+    """Run all methods on one data set and print their scores."""
     data = some(load_data(config.data), config, per_class)
     first = Experiment(config.model_copy(update={"method": "simgcd"}), RunFolder(out / "simgcd"), data)
     results = {"k-means": kmeans(first, data, out)}
@@ -106,6 +106,7 @@ def one_set(name: str, config: Config, out: Path, rows: list[str], per_class: in
 
 
 def say(name: str, seed: int, row: str, scores: dict[str, Any], seconds: float) -> None:
+    """Print the rows of one method."""
     for images, numbers in scores.items():
         print(f"| {name} | {seed} | {row} | {images} | {format_scores(numbers)} | {seconds:.0f} s |", flush=True)
 
@@ -114,12 +115,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder that holds the data sets")
     parser.add_argument("--weights", type=Path, required=True, help="weights file of the backbone")
-    parser.add_argument("--backbone", default="vit_small_patch14_dinov2", help="its timm name")
-    parser.add_argument("--size", type=int, default=112, help="its image size")
+    parser.add_argument("--backbone", default="vit_small_patch14_dinov2", help="timm name of the backbone")
+    parser.add_argument("--size", type=int, default=112, help="image size of the backbone")
     parser.add_argument("--out", type=Path, required=True, help="folder for the runs")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--rows", nargs="*", choices=ROWS, default=list(ROWS))
-    parser.add_argument("--per-class", type=int, help="take only the first so many training images of every class")
+    parser.add_argument("--per-class", type=int, help="number of training images to use per class")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--set", action="append", default=[], help="settings on top of the short schedule")
     arguments = parser.parse_args()

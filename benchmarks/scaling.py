@@ -1,10 +1,11 @@
-"""Time and memory against the number of images, of categories and of processes, as one picture.
+"""Plot time and memory against the number of images, of categories and of processes.
 
     python benchmarks/scaling.py --out docs/scaling.png
 
-Handwritten digits, repeated as often as needed, with the embedded backbone; every point is measured in a process of its
-own, with one thread. Images and categories: one epoch of SimGCD from end to end, sorting all images, semi-supervised
-k-means of their features. Processes: the second of two epochs under torchrun, and the largest process.
+Handwritten digits, repeated as often as needed, with the embedded backbone; every point is measured in a separate
+process with one thread. Images and categories: a whole run of one epoch of SimGCD, predictions of all images,
+semi-supervised k-means of their features. Processes: the second of two epochs under torchrun, and the memory of the
+largest process.
 """
 
 import argparse
@@ -25,7 +26,7 @@ Point = dict[str, float]
 
 
 def measure_here(n_images: int, n_categories: int) -> Point:
-    """The parts of a run on so many images, in seconds, and the most memory this process had."""
+    """Measure the parts of a run in seconds, and the peak memory of this process."""
     import torch
 
     from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
@@ -51,7 +52,7 @@ def measure_here(n_images: int, n_categories: int) -> Point:
         start = time.perf_counter()
         experiment.run()
         taken["one epoch of SimGCD, all in all"] = time.perf_counter() - start
-    experiment.state.looker.forget()
+    experiment.state.features.forget()
     start = time.perf_counter()
     outputs = experiment.state.outputs(np.arange(n_images))
     taken["sorting all images"] = time.perf_counter() - start
@@ -64,7 +65,7 @@ def measure_here(n_images: int, n_categories: int) -> Point:
 
 
 def measure_elsewhere(*counts: int) -> Point:
-    """In a process of its own, as memory is that of the largest one so far: images and categories, or processes."""
+    """Measure in a separate process, since memory is a peak: for images and categories, or for processes."""
     words = [sys.executable, __file__, "--measure", *map(str, counts)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     point: Point = json.loads(done.stdout.splitlines()[-1])
@@ -72,6 +73,7 @@ def measure_elsewhere(*counts: int) -> Point:
 
 
 def measure_processes(n: int) -> Point:
+    """Time an epoch under torchrun with `n` processes."""
     with tempfile.TemporaryDirectory() as folder:
         train = ["-m", "sptnet", "train", "digits", "--out", f"{folder}/run"]
         settings = ("method='simgcd'", "simgcd.epochs=2", "simgcd.teacher_warm_up=1", "training.evaluate_every=1000")
@@ -85,6 +87,7 @@ def measure_processes(n: int) -> Point:
 
 
 def draw(panels: dict[str, dict[int, Point]], out: Path) -> None:
+    """Draw one column of plots per quantity."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 6), layout="constrained")
@@ -107,6 +110,7 @@ def draw(panels: dict[str, dict[int, Point]], out: Path) -> None:
 
 
 def show(panels: dict[str, dict[int, Point]]) -> None:
+    """Print one table per quantity."""
     for name, points in panels.items():
         parts: list[str] = list(next(iter(points.values())))
         print(f"\n| {name} | {' | '.join(parts)} |\n|{'---|' * (len(parts) + 1)}")
@@ -116,7 +120,7 @@ def show(panels: dict[str, dict[int, Point]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("scaling.png"), help="the picture")
+    parser.add_argument("--out", type=Path, default=Path("scaling.png"), help="image file to write")
     parser.add_argument("--measure", type=int, nargs="+", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:

@@ -1,12 +1,12 @@
-"""What a training step, an epoch, a prediction and a loaded image cost: the published way against this package's.
+"""Time and memory of training steps, predictions and the loader: the published form compared with this package.
 
     python benchmarks/steps.py
     python benchmarks/steps.py --name vit_small_patch16_224 --repeats 3
 
-Both forms run in turn in one process, after one untimed call each; the median of the pairs' ratios counts. Beside it
-stands the ratio of the best times, since other work on the machine can only make a call longer. The limit is the time
-of the matrix products alone that a step cannot do without. Ask for a quiet machine. Memory is measured in a process of
-its own for each form.
+Both forms run in alternation in one process, after one untimed call each; the result is the median of the ratios of the
+pairs. The ratio of the best times is printed too, since other work on the machine can only make a call longer. The
+limit is the time of the matrix products that a step must compute. Use an idle machine. Memory is measured in a separate
+process per form.
 """
 
 import argparse
@@ -73,6 +73,7 @@ class Forms:
                 self.bank.write(images, views + view, backbone.enter_last_block(pixels).half())
 
     def step(self, phase: Phase, banked: bool = False) -> Callable[[], float]:
+        """A training step of this package in a phase, optionally from stored tokens."""
         made = [torch.full((len(self.one),), view.prompted) for view in phase.views]
         draws = [BankedDraw(torch.full((len(self.one),), i), made[i]) for i in range(phase.draws)]
         pixels = [self.one, self.two][: phase.draws]
@@ -90,10 +91,12 @@ class Forms:
         return run
 
     def read_bank(self) -> list[Tensor]:
+        """Read the tokens of both views."""
         images, first = torch.arange(len(self.one)), torch.zeros(len(self.one), dtype=torch.int64)
         return [self.bank.read(images, first + view).float() for view in (0, 1)]
 
     def plain_step(self, loss: Callable[[], Tensor], trains: list[nn.Parameter]) -> Callable[[], float]:
+        """A training step of the published form."""
         update = descent(trains)
 
         def run() -> float:
@@ -107,24 +110,28 @@ class Forms:
         return run
 
     def plain_stage_one(self) -> Callable[[], float]:
+        """Stage-one step of the published form."""
         return self.plain_step(lambda: self.plain.stage_one(self.one, self.two, self.labels).total, [self.plain.prompt])
 
     def plain_stage_two(self) -> Callable[[], float]:
+        """Stage-two step of the published form."""
         return self.plain_step(
             lambda: self.plain.stage_two(self.one, self.labels).total, self.plain.last_block_and_head()
         )
 
     def plain_simgcd(self) -> Callable[[], float]:
+        """SimGCD step of the published form."""
         trains = self.plain.last_block_and_head()
         return self.plain_step(lambda: self.plain.simgcd(self.one, self.two, self.labels).total, trains)
 
 
 def descent(parameters: list[nn.Parameter], fused: bool = False) -> torch.optim.Optimizer:
-    """At rate 0: the work of an update, and every step sees the same weights."""
+    """SGD with learning rate 0: the work of an update, with the same weights in every step."""
     return torch.optim.SGD(parameters, lr=0.0, momentum=0.9, weight_decay=5e-5, fused=fused)
 
 
 def fresh_backbone(name: str) -> Backbone:
+    """Backbone with random weights."""
     import timm
 
     return Backbone(name, timm.create_model(name, pretrained=False, num_classes=0), PixelFormat(224)).eval()
@@ -137,9 +144,9 @@ def compare(
     repeats: int,
     keep: tuple[bool, bool] = (False, True),
 ) -> float:
-    """Both in turn, now one first and now the other, so that a busy moment hits both; the median of the pairs' ratios.
+    """Time both in alternating order, so that a busy moment affects both; print the median of the ratios of the pairs.
 
-    `keep` says for which of them the package's way of keeping memory is on, as it is while it trains and predicts.
+    `keep` selects for which of them freed memory is kept, as the package does while it trains and predicts.
     """
     times: tuple[list[float], list[float]] = ([], [])
     both = list(zip((plain, ours), keep, times, strict=True))
@@ -148,7 +155,7 @@ def compare(
         for work, kept, taken in both:
             with memory_kept() if kept else nullcontext():
                 if kept:
-                    work()  # the first one fetches the memory that the others of an epoch find there
+                    work()  # the first call allocates the memory that later calls reuse
                 start = time.perf_counter()
                 work()
                 taken.append(time.perf_counter() - start)
@@ -163,7 +170,7 @@ def compare(
 
 
 def products_alone(forms: Forms, views: int, backward: bool, repeats: int) -> float:
-    """Seconds for the matrix products of all blocks but the last on this many views, there and, if asked, back."""
+    """Seconds of the matrix products of all blocks but the last, forward and optionally backward."""
     backbone = forms.ours.backbone
     length, dim, blocks = (224 // backbone.patch_size) ** 2 + 1, backbone.dim, backbone.depth - 1
     heads = int(backbone.vit.blocks[0].attn.num_heads)
@@ -181,6 +188,7 @@ def products_alone(forms: Forms, views: int, backward: bool, repeats: int) -> fl
 
 
 def median_time(work: Callable[[], object], repeats: int) -> float:
+    """Median seconds of a call, after one untimed call."""
     taken = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
@@ -190,13 +198,14 @@ def median_time(work: Callable[[], object], repeats: int) -> float:
 
 
 def tell_limit(what: str, least: float, quick: float) -> None:
+    """Print the limit and the distance from it."""
     print(
         f"    limit, {what} alone: {least * 1e3:.0f} ms; this package takes {quick / least:.2f} times that", flush=True
     )
 
 
 def write_jpegs(folder: Path, n: int) -> list[Path]:
-    """Photographs have detail at every scale, so these have, too: noise of many sizes added up."""
+    """Write images with detail at every scale, like photographs: a sum of noise of several sizes."""
     random, files = np.random.RandomState(0), []
     for number in range(n):
         picture = np.zeros((375, 500, 3))
@@ -211,6 +220,7 @@ def write_jpegs(folder: Path, n: int) -> list[Path]:
 
 
 def compare_loaders(folder: Path, n: int, repeats: int) -> None:
+    """Compare the loaders on JPEG files."""
     files, size = write_jpegs(folder, n), 224
     pixels = PixelFormat(size)
 
@@ -234,13 +244,13 @@ def compare_loaders(folder: Path, n: int, repeats: int) -> None:
             ours(ImageStore(files, pixels, 0.875, cache), draws),
             repeats,
         )
-        print(f"    {n / taken:.0f} images a second")
+        print(f"    {n / taken:.0f} images per second")
     decoding = median_time(lambda: [Image.open(file).convert("RGB") for file in files], repeats)
-    print(f"    limit, decoding alone: {n / decoding:.0f} images a second")
+    print(f"    limit, decoding alone: {n / decoding:.0f} images per second")
 
 
 def measure_memory(settings: argparse.Namespace) -> None:
-    """Called in a process of its own: how much the peak grows by one stage-one step."""
+    """Print the growth of the peak by one stage-one step; called in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         forms = Forms(settings, Path(folder))
         before = peak_bytes()
@@ -253,12 +263,13 @@ def measure_memory(settings: argparse.Namespace) -> None:
 
 
 def peak_bytes() -> int:
-    """The most memory this process has had; `ru_maxrss` would begin with that of the process that started it."""
+    """Peak memory of this process; `ru_maxrss` would include that of the process that started it."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
 
 
 def compare_steps(forms: Forms, only: str, repeats: int) -> None:
+    """Compare training steps, and print their limits."""
     n, stage_two = len(forms.one), forms.plain_stage_two()
     rows: list[tuple[str, Callable[[], object], Callable[[], object], int, bool]] = [
         ("stage-one step", forms.plain_stage_one(), forms.step(PROMPT), 2 * n, True),
@@ -278,6 +289,7 @@ def compare_steps(forms: Forms, only: str, repeats: int) -> None:
 
 @torch.inference_mode()
 def compare_inference(forms: Forms, repeats: int) -> None:
+    """Compare predictions with prompts, and prompts against none."""
     forms.plain.eval(), forms.ours.eval()
     plain, ours, folded, images = forms.plain, forms.ours, fold_prompt(forms.ours), forms.one
     quick = compare(
@@ -292,6 +304,8 @@ def compare_inference(forms: Forms, repeats: int) -> None:
 
 
 def compare_memory(repeats: int) -> None:
+    """Compare the peak memory of a stage-one step."""
+
     def grown(form: str) -> float:
         words = [sys.executable, __file__, *sys.argv[1:], "--memory-of", form]
         runs = [subprocess.run(words, capture_output=True, text=True, check=True) for _ in range(repeats)]
@@ -309,7 +323,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--images", type=int, default=64, help="JPEGs for the loader")
-    parser.add_argument("--only", default="", help="rows whose name has this word, such as stage-two")
+    parser.add_argument("--only", default="", help="rows whose name contains this text, such as stage-two")
     parser.add_argument("--memory-of", choices=["plain", "ours"], help=argparse.SUPPRESS)
     settings = parser.parse_args()
     torch.set_num_threads(settings.threads)
@@ -318,7 +332,7 @@ def main() -> None:
         return
     repeats, only = settings.repeats, settings.only
     print(f"{settings.name} at 224 px, batch {settings.batch}, {settings.threads} threads, medians of {repeats}")
-    print(f"{'':<48} {'published way':>12} {'this package':>12}   ratio")
+    print(f"{'':<48} {'published form':>14} {'this package':>12}   ratio")
     with tempfile.TemporaryDirectory() as folder:
         forms = Forms(settings, Path(folder))
         compare_steps(forms, only, repeats)

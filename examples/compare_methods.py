@@ -1,4 +1,4 @@
-"""Compare methods on images whose truth is known, over several seeds: accuracy of the unlabelled images.
+"""Compare the accuracy of methods on unlabelled images with known classes, over several seeds.
 
 python examples/compare_methods.py --methods kmeans gcd simgcd sptnet --images 1797 --epochs 24 --seeds 0 1 2
 """

@@ -1,4 +1,4 @@
-"""Discover the categories of a folder of images: some sorted into sub-folders, the others in `unlabelled`.
+"""Discover the categories of a folder of images: some are sorted into sub-folders, the others are in `unlabelled`.
 
 python examples/discover_folder.py photos --minutes 30
 python examples/discover_folder.py                      # a few handwritten digits, written to a temporary folder
@@ -19,8 +19,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="sub-folders name known categories; digits if not given")
     parser.add_argument("--method", default="auto", help="auto, sptnet, simgcd, gcd or kmeans")
-    parser.add_argument("--categories", default="auto", help="how many there are, known and new, or auto")
-    parser.add_argument("--minutes", type=float, help="time there is")
+    parser.add_argument("--categories", default="auto", help="number of known and new categories, or auto")
+    parser.add_argument("--minutes", type=float, help="time limit")
     parser.add_argument("--out", type=Path, help="run directory to write")
     given = parser.parse_args()
     categories = int(given.categories) if given.categories.isdecimal() else given.categories
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def show(discoverer: CategoryDiscoverer, folder: Path) -> None:
-    """Fits, and tells what each category looks like."""
+    """Fit, and print every category with some of its images."""
     discoverer.fit(folder)
     for reason in discoverer.plan_.reasons:
         print(reason)
@@ -50,7 +50,7 @@ def show(discoverer: CategoryDiscoverer, folder: Path) -> None:
 
 
 def write_digits(folder: Path) -> None:
-    """Digits 0 to 5: some of 0, 1 and 2 are sorted."""
+    """Write digits 0 to 5, with some of 0, 1 and 2 sorted."""
     images, labels = load_digits(return_X_y=True)
     for digit in range(6):
         for n, i in enumerate(np.flatnonzero(labels == digit)[:30]):

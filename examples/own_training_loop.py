@@ -1,4 +1,4 @@
-"""SimGCD in a training loop of your own: backbone, head, views and losses of sptnet, everything else plain torch.
+"""SimGCD in a custom training loop: backbone, head, views and losses of sptnet, everything else plain torch.
 
 python examples/own_training_loop.py --epochs 30
 """
