@@ -534,7 +534,7 @@ def test_predict_into_a_missing_folder_does_not_lose_the_work(
 
 def test_there_must_be_something_to_score(err_run: Path, err_data: Path, call: Call) -> None:
     refused(call("evaluate", err_run / "model"), "without data", "--data DIR")
-    refused(call("evaluate", err_run), "nobody knows the truth", "--data")
-    refused(call("evaluate", err_run, "--data", err_data / "cat"), "nobody knows the truth")
+    refused(call("evaluate", err_run), "no image has a known category", "--data")
+    refused(call("evaluate", err_run, "--data", err_data / "cat"), "no image has a known category")
     refused(call("evaluate", err_run, "--data", err_data / "missing"), "there is no folder")
     refused(call("evaluate", err_run, "--device", "gpu"), "unknown device 'gpu'")

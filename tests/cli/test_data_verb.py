@@ -118,7 +118,7 @@ def test_all_data_sets_are_listed(call: Call) -> None:
         (("cub", "--data", "none"), "there is no folder none. CUB-200-2011 is at https://data.caltech.edu"),
         (("folder",), "where is folder? Give its folder with --data DIR."),
         (("digits", "--data", "x"), "the digits come with the package. Leave --data out."),
-        (("digits", "--download"), "digits is nothing to download. Leave --download out."),
+        (("digits", "--download"), "digits cannot be downloaded. Leave --download out."),
         (("cars", "--download"), "cars cannot be downloaded from here. Stanford Cars is no longer at"),
         (("cub", "--download"), "where to? Give a folder with --data DIR."),
         (("domains", "--data", "."), "which domain has the labels? Name it with --labelled-domain, others with"),

@@ -280,7 +280,7 @@ def test_known_classes_come_in_order() -> None:
 @pytest.mark.parametrize(
     ("options", "x", "y", "message"),
     [
-        ({}, X, Y[:-1], "y has 39 labels but X has 40 images. Give one for each image."),
+        ({}, X, Y[:-1], "y has 39 labels but X has 40 images. Give one per image."),
         ({}, X, [0.5] * 40, "y holds 0.5. Give names or whole numbers from 0, and -1, None or NaN"),
         ({}, X, [-2] * 40, "y holds -2. Give names"),
         ({}, X, [True] * 40, "y holds True. Give names"),
@@ -294,7 +294,7 @@ def test_known_classes_come_in_order() -> None:
         ),
         ({"n_categories": 2}, X, Y, "n_categories is 2, but 3 categories are known already."),
         ({"n_categories": "many"}, X, Y, "n_categories: "),
-        ({"epochs": 0}, X, Y, "epochs is 0. Give a whole number of at least 1, or None."),
+        ({"epochs": 0}, X, Y, "`epochs` is 0. Give a whole number of at least 1, or None."),
         ({"minutes": 0}, X, Y, "minutes is 0. Give a number above 0."),
         ({"random_state": -1}, X, Y, "random_state is -1. Give a whole number from 0 to 4294967294."),
         ({"settings": {"training.batchsize": 3}}, X, Y, "unknown key training.batchsize. Did you mean"),
@@ -336,5 +336,5 @@ def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
 
 def test_several_processes_need_a_folder_that_all_of_them_see(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sptnet.discovery.estimator.world", lambda: World(0, 2))
-    with pytest.raises(Misuse, match=r"need a run directory that all of them see\. Give out=DIR\."):
+    with pytest.raises(Misuse, match=r"need a run directory on a shared disk\. Give `out=DIR`\."):
         discoverer().fit(X, Y)

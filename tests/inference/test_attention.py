@@ -17,7 +17,7 @@ from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
-from sptnet.inference.attention import BATCH_SIZE, all_weights, last_block_attention, most_attended
+from sptnet.inference.attention import BATCH_SIZE, attention_weights, last_block_attention, most_attended
 from sptnet.model.backbone import Backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.compute import Compute
@@ -122,7 +122,7 @@ def test_plain_transformers(settings: dict[str, object], images: Tensor) -> None
     model = model_of(plain(**settings))
     block = model.backbone.vit.blocks[-1]
     expected = by_hand(block.attn, block.norm1(entering(model.backbone.vit, images)))
-    weights = all_weights(model, images)
+    weights = attention_weights(model, images)
     assert weights.shape[-1] == 17 + settings.get("reg_tokens", 0)  # type: ignore[operator]
     assert_same_weights(weights, expected, model)
     assert_same(weights.sum(-1), torch.ones_like(weights[..., 0]), terms=weights.shape[-1])
@@ -138,7 +138,7 @@ def test_rotary_transformers(settings: dict[str, object], images: Tensor) -> Non
     vit: Any = model.backbone.vit
     block, rope = vit.blocks[-1], vit.rope.get_embed()
     x = block.norm1(entering(vit, images))
-    weights = all_weights(model, images)
+    weights = attention_weights(model, images)
     assert_same_weights(weights, by_hand(block.attn, x, rope), model)
     assert_differs(weights, by_hand(block.attn, x), terms_of(model.backbone), scale=1.0)
 
@@ -151,7 +151,7 @@ def test_a_block_that_is_an_attention_itself(images: Tensor) -> None:
     x = block.in_norm(entering(model.backbone.vit, images)) @ block.in_proj.weight.T
     query, key, _ = x[..., -3 * 24 :].unflatten(-1, (3, 3, 8)).permute(2, 0, 3, 1, 4)
     expected = (query @ key.transpose(-1, -2) / 8**0.5).softmax(-1)
-    assert_same_weights(all_weights(model, images), expected, model)
+    assert_same_weights(attention_weights(model, images), expected, model)
 
 
 @torch.no_grad()
@@ -161,7 +161,7 @@ def test_a_block_with_attentions_side_by_side(images: Tensor) -> None:
     block: Any = model.backbone.vit.blocks[-1]
     x = entering(model.backbone.vit, images)
     expected = [by_hand(side.attn, side.norm(x)) for side in block.attns]
-    assert_same_weights(all_weights(model, images), torch.cat(expected, 1), model)
+    assert_same_weights(attention_weights(model, images), torch.cat(expected, 1), model)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_prompts_are_applied_or_left_out(prompt: PromptSettings, images: Tensor)
     vit: Any = model.backbone.vit
     block = vit.blocks[-1]
     bare = by_hand(block.attn, block.norm1(entering(vit, images)))
-    assert_same_weights(all_weights(model, images, prompted=False), bare, model)
+    assert_same_weights(attention_weights(model, images, prompted=False), bare, model)
     if model.tokens is None:
         x = entering(vit, images + model.prompt.delta())
     else:
@@ -183,7 +183,7 @@ def test_prompts_are_applied_or_left_out(prompt: PromptSettings, images: Tensor)
         x = vit._pos_embed(vit.patch_embed(images))
         x = vit.blocks[0](torch.cat([x[:, :1], first, x[:, 1:]], dim=1))
         x = torch.cat([x[:, :1], last, x[:, 4:]], dim=1)
-    weights = all_weights(model, images)
+    weights = attention_weights(model, images)
     assert_same_weights(weights, by_hand(block.attn, block.norm1(x)), model)
 
 
@@ -192,12 +192,12 @@ def test_the_model_is_left_as_it_was(make: Callable[[], nn.Module], images: Tens
     model = model_of(make())
     attention: Any = model.backbone.vit.blocks[-1].attn
     before = model.features(images)
-    all_weights(model, images)
+    attention_weights(model, images)
     assert attention.fused_attn
     assert len(attention.attn_drop._forward_pre_hooks) == 0
     assert torch.equal(model.features(images), before)
     with pytest.raises(RuntimeError):
-        all_weights(model, images[:, :2])
+        attention_weights(model, images[:, :2])
     assert attention.fused_attn
     assert len(attention.attn_drop._forward_pre_hooks) == 0
 
@@ -225,7 +225,7 @@ def test_only_the_class_token_and_the_patches_are_kept(kind: str, cpu: Compute) 
         mean, deviation = (
             torch.tensor(values).view(3, 1, 1) for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
         )
-        whole = all_weights(model, (pixels - mean) / deviation)[0].detach().numpy()
+        whole = attention_weights(model, (pixels - mean) / deviation)[0].detach().numpy()
         assert_same_weights(attention.heads[:, 0], whole[:, 0, n_before:], model)
         assert_same_weights(attention.heads[:, 1:], whole[:, n_before:, n_before:], model)
         assert (attention.heads.sum(-1) < 1).all()

@@ -44,15 +44,13 @@ def split_image_set(settings: DataSettings, image_set: ImageSet) -> Split:
     return make_split(image_set, known, settings.labelled_share, settings.split_seed, settings.holdout_share, domain)
 
 
-def load_image_set(
-    settings: DataSettings, tell: Say = say, limit_flag: str = "--set data.max_unreadable="
-) -> tuple[ImageSet, list[UnreadableImage]]:
+def load_image_set(settings: DataSettings, tell: Say = say) -> tuple[ImageSet, list[UnreadableImage]]:
     """The pile without the images that cannot be read, and those; a benchmark must be whole, else its split shifts."""
     image_set = read_image_set(settings)
-    allowed = settings.max_unreadable
+    allowed, also = settings.max_unreadable, ""
     if settings.source in BENCHMARKS and settings.check_counts:
-        allowed, limit_flag = 0.0, f"--set data.check_counts=false {limit_flag}"
-    image_set, unreadable = drop_unreadable(image_set, allowed, tracker("reading images"), limit_flag)
+        allowed, also = 0.0, "`data.check_counts=false` "
+    image_set, unreadable = drop_unreadable(image_set, allowed, tracker("reading images"), also)
     for problem in unreadable[:10]:
         tell(f"skipped {printable(problem.name)}: {problem.reason}")
     if unreadable:

@@ -15,8 +15,8 @@ DEFAULT_BACKBONE = BackboneSettings().name
 AUTO = "auto"
 ALL_LABELLED = (
     "every image is labelled, so there is nothing to discover. Put the unsorted images in a folder called unlabelled "
-    "(or name yours with --unlabelled). To hide categories for an experiment instead, use sptnet train with --set "
-    "data.known_classes=N."
+    "(or name yours with `data.unlabelled`). To hide categories for an experiment instead, use sptnet train with "
+    "`data.known_classes=N`."
 )
 
 

@@ -28,7 +28,9 @@ def starting_facts(
 ) -> dict[str, Any]:
     """What run.json holds while a run goes on; `earlier` is what it held before, if the run is resumed."""
     if earlier and earlier["data"]["fingerprint"] != fingerprint:
-        raise Misuse("the images are not those this run began with. Restore them, or begin again with --overwrite.")
+        raise Misuse(
+            "the images are not those this run began with. Restore them, or begin again with `overwrite=True`."
+        )
     split = data.split
     return earlier | {
         "status": "running",

@@ -26,7 +26,7 @@ def check_batch_size(n_images: int, batch_size: int) -> None:
     if n_images < batch_size:
         raise Misuse(
             f"training.batch_size is {batch_size}, but there are only {n_images} training images. "
-            f"Give at most {n_images}, such as --set training.batch_size={max(2, n_images // 4)}."
+            f"Give at most {n_images}, such as `training.batch_size={max(2, n_images // 4)}`."
         )
 
 
