@@ -14,7 +14,7 @@ from PIL import Image
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage
 from sptnet.data.image_set import ImageSet
-from sptnet.data.readable import drop_unreadable, fingerprint
+from sptnet.data.readable import drop_unreadable, fingerprint, refuse_unreadable
 from sptnet.errors import Failure, Misuse
 
 
@@ -367,3 +367,14 @@ def test_fingerprint_reads_the_beginning_and_the_end_of_files(tmp_path: Path, si
 def test_fingerprint_ignores_when_and_where_a_file_was_written(tmp_path: Path) -> None:
     first, second = (read_folder(photos(tmp_path / name, "cat/1.png")) for name in ("here", "there"))
     assert fingerprint(first) == fingerprint(second)
+
+
+def test_unreadable_images_can_be_refused_altogether(tmp_path: Path) -> None:
+    root = photos(tmp_path, "cat/1.png", "cat/2.png", "dog/1.png")
+    refuse_unreadable(read_folder(root))
+    (root / "cat" / "2.png").write_bytes(b"")
+    with pytest.raises(Failure) as error:
+        refuse_unreadable(read_folder(root))
+    assert str(error.value) == (
+        "1 image of 3 cannot be read: cat/2.png (empty file). Fetch the data set again, or repair these images."
+    )

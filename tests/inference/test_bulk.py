@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -114,6 +115,19 @@ def test_the_size_of_the_parts_changes_no_row(
     certainty = [[float(row[3]) for row in table[1:]] for table in (found, expected)]
     other_batches = certainty_rounding(terms_of(load(model, "cpu").model))
     assert certainty[0] == pytest.approx(certainty[1], abs=other_batches)
+
+
+def test_a_table_is_written_to_a_stream(model: Path, images: Path, whole: bytes) -> None:
+    stream = StringIO(newline="")
+    predict_table(model, [images], stream, device="cpu")
+    assert stream.getvalue().encode() == whole
+
+
+def test_a_table_replaces_no_file(model: Path, images: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("mine")
+    with pytest.raises(Misuse, match=r"mine\.csv exists already\. Give another `out`\."):
+        predict_table(model, [images], tmp_path / "mine.csv", device="cpu")
+    assert (tmp_path / "mine.csv").read_text() == "mine"
 
 
 def test_a_list_names_the_images_too(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
