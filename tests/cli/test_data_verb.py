@@ -1,4 +1,4 @@
-"""`sptnet data`: the table, what differs, exit codes, and what it writes."""
+"""`sptnet data`: the table, differences from the published numbers, exit codes, and the split file."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ def call(call: Call) -> Call:
 
 @pytest.fixture
 def small_cub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
-    """A whole CUB of 24 images, and a registry in which that is what CUB is."""
+    """Write a complete CUB of 24 images, and register a benchmark with its numbers as cub."""
 
     def make(**expected: Any) -> Path:
         numbers: dict[str, Any] = {"train": exactly(16), "labelled": exactly(4), "unlabelled": exactly(12)}
