@@ -26,8 +26,6 @@ def demo(
         ["method", "All", "Old", "New", "seconds", "trained parameters"],
         rows,
     )
-    print(
-        "The seconds of SPTNet do not include the SimGCD model that it starts from. Single seeds differ by a few points;"
-    )
-    print("docs/results.md has the means of five.")
+    print("The seconds of SPTNet do not include the SimGCD model that it starts from.")
+    print("Single seeds differ by a few points; docs/results.md has the means of five.")
     print(f"pictures of the categories found: {out / 'sptnet' / 'categories'}")
