@@ -1,4 +1,7 @@
-"""sptnet: generalized category discovery in images. Recognise what you know, find what is new."""
+"""Generalized category discovery in images: recognise known categories, find new ones.
+
+The public names are in `__all__`; everything else is organised in folders from runtime (first) to cli (last).
+"""
 
 from importlib import import_module
 from importlib.metadata import version
@@ -31,7 +34,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are imported when first used, so that `import sptnet` and `sptnet --help` stay fast."""
+    """Import a public name on first use, so that `import sptnet` and the command-line help stay fast."""
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'sptnet' has no attribute {name!r}")

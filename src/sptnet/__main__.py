@@ -1,4 +1,4 @@
-"""`python -m sptnet` is the same as `sptnet`."""
+"""Run the command line as `python -m sptnet`."""
 
 from sptnet.cli import main
 

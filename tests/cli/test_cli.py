@@ -1,4 +1,4 @@
-"""The command line as people use it: each verb in a process of its own, and what a run leaves behind."""
+"""The command line in processes of its own: every command, and the files of a run."""
 
 import csv
 import json
@@ -50,7 +50,7 @@ def console_script() -> list[str]:
 
 
 def shell(*arguments: object, command: list[str] | None = None, cwd: Path | None = None) -> Answer:
-    """A real process, as a terminal would start it."""
+    """Run the command line in a process, as a terminal does."""
     kept = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "PYTHONWARNINGS")}
     env = kept | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "120", "PYTHONIOENCODING": "utf-8"}
     whole = [*(command or console_script()), *map(str, arguments)]
@@ -60,7 +60,7 @@ def shell(*arguments: object, command: list[str] | None = None, cwd: Path | None
 
 
 def paint(root: Path, seed: int = 0, **counts: int) -> Path:
-    """Small noisy PNGs, brighter from class to class."""
+    """Write small noisy PNGs; the brightness differs by class."""
     random = np.random.default_rng(seed)
     for number, (name, n) in enumerate(counts.items()):
         (root / name).mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ def cli_run(cli_data: Path, cli_answer: Answer) -> RunFolder:
 
 @pytest.fixture(scope="session")
 def cli_benchmark(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A run on a sorted folder, whose truth is known."""
+    """A run on a sorted folder, so that it has scores."""
     root = tmp_path_factory.mktemp("benchmark")
     paint(root / "data", crow=8, owl=8, tern=8, wren=8)
     config = load_recipe("sptnet", [f"{key}={value}" for key, value in TINY.items()])
@@ -116,7 +116,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def test_help_is_quick_and_lists_every_verb() -> None:
-    """Its own computing time counts, and the best of ten tries, where other work holds the machine up."""
+    """The CPU time of the process counts, best of ten, because the machine may be busy."""
     seconds: list[float] = []
     while len(seconds) < 10 and min(seconds, default=1.0) >= 0.5:
         start, before = time.perf_counter(), os.times()
@@ -165,7 +165,7 @@ def test_recipes_can_be_listed_shown_and_copied(tmp_path: Path, call: Call) -> N
 # --- train ------------------------------------------------------------------------------------------------------------
 
 
-def test_training_tells_its_progress_on_stderr_and_its_result_on_stdout(cli_answer: Answer) -> None:
+def test_training_prints_progress_on_stderr_and_scores_on_stdout(cli_answer: Answer) -> None:
     assert cli_answer.code == 0
     assert cli_answer.out.splitlines()[-1] == "run: runs/first"
     for phrase in ("simgcd epoch 1/1", "sptnet epoch 1/2", "sptnet epoch 2/2", "images/s", "finished in"):
@@ -233,7 +233,7 @@ def check_metrics(lines: list[dict[str, Any]]) -> None:
 def test_every_epoch_has_a_line(cli_run: RunFolder, cli_benchmark: RunFolder) -> None:
     lines = [json.loads(line) for line in cli_run.metrics_file.read_text(encoding="utf-8").splitlines()]
     check_metrics(lines)
-    assert [line["scores"] for line in lines] == [{}, {}, {}]  # nobody knows the truth of these images
+    assert [line["scores"] for line in lines] == [{}, {}, {}]  # these images have no ground truth
     lines = cli_benchmark.metrics()
     check_metrics(lines)
     for line in lines:
@@ -259,7 +259,7 @@ def test_the_model_is_kept_as_json_and_safetensors(cli_run: RunFolder) -> None:
         assert load_file(folder / "model.safetensors")["head.prototypes"].shape == (4, 96)
 
 
-def test_predictions_have_one_row_an_image(cli_run: RunFolder, cli_data: Path) -> None:
+def test_predictions_have_one_row_per_image(cli_run: RunFolder, cli_data: Path) -> None:
     rows = rows_of(cli_run.predictions_file.read_text(encoding="utf-8"))
     assert list(rows[0]) == ["image", "category", "is_new", "certainty", "part", "truth"]
     assert [row["image"] for row in rows] == sorted(p.relative_to(cli_data).as_posix() for p in cli_data.rglob("*.png"))
@@ -367,7 +367,7 @@ def test_sptnet_can_start_from_a_finished_run(tmp_path: Path, cli_run: RunFolder
 def test_a_run_that_starts_from_another_keeps_the_backbone_it_really_has(
     tmp_path: Path, cli_run: RunFolder, call: Call
 ) -> None:
-    """The model comes from the other run, so settings of the backbone that differ are refused or put right."""
+    """The model comes from the other run, so other settings of the backbone are refused or corrected."""
     settings = [part for part in sets(n_categories=4, **{"sptnet.epochs": 1}) if "backbone" not in part]
     settings = [part for i, part in enumerate(settings) if part != "--set" or settings[i + 1 : i + 2] != ["--set"]]
     out = tmp_path / "b"
@@ -379,7 +379,7 @@ def test_a_run_that_starts_from_another_keeps_the_backbone_it_really_has(
         assert (answer.code, "backbone" in answer.err) == (2, True)
 
 
-def test_stopping_says_how_to_go_on(
+def test_stopping_says_how_to_resume(
     tmp_path: Path, cli_data: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*arguments: object) -> None:
@@ -404,7 +404,7 @@ def test_evaluate_scores_a_sorted_folder(tmp_path: Path, cli_run: RunFolder) -> 
     scores = json.loads(answer.out)
     assert list(scores) == ["sorted"]
     assert set(scores["sorted"]) == SCORES
-    assert scores["sorted"]["images"] == 9  # the unsorted two cannot be scored
+    assert scores["sorted"]["images"] == 9  # the two unsorted images cannot be scored
     assert all(0 <= scores["sorted"][key] <= 1 for key in ("all", "old", "new"))
 
 
@@ -509,7 +509,7 @@ def test_predict_skips_few_unreadable_images(tmp_path: Path, cli_run: RunFolder,
 
 @pytest.fixture
 def tiny_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The demo's recipe, on a few small pictures."""
+    """Make the demo use a few small images."""
     data = paint(tmp_path / "digits", zero=6, one=6, two=6, three=6)
 
     def tiny_recipe(name: str, settings: dict[str, Any]) -> Config:

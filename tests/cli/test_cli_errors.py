@@ -1,4 +1,4 @@
-"""Mistakes at the command line: one clear message, the right exit code, and nothing lost on disk."""
+"""Errors of the command line: one clear message, the right exit code, and no file lost."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def paint(root: Path, **counts: int) -> Path:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """Everything below a folder, to see that it stays the same."""
+    """Return the content of all files below a folder."""
     paths = sorted(folder.rglob("*"))
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in paths}
 
@@ -54,7 +54,7 @@ def err_run(err_data: Path) -> Path:
 
 @pytest.fixture
 def train(call: Call, err_data: Path, tmp_path: Path) -> Call:
-    """`sptnet train` with small settings; settings given later overrule them. The run must not come to be."""
+    """Run `sptnet train` with small settings, which later ones override; it must fail and write nothing."""
 
     def run(*arguments: object, data: Path | None = None, recipe: object = "sptnet", out: Path | None = None) -> Answer:
         target = out or tmp_path / "out"
@@ -505,7 +505,7 @@ def test_images_that_are_not_there_are_refused(tmp_path: Path, err_run: Path, ca
 
 
 def test_predict_names_a_limit_that_it_has(tmp_path: Path, err_run: Path, call: Call) -> None:
-    """`predict` takes no --set."""
+    """The message names --max-unreadable, because `predict` has no --set."""
     data = paint(tmp_path / "d", x=3)
     (data / "x" / "0.png").write_bytes(b"x")
     answer = call("predict", err_run, data)
@@ -534,7 +534,7 @@ def test_predict_into_a_missing_folder_does_not_lose_the_work(
 
 def test_there_must_be_something_to_score(err_run: Path, err_data: Path, call: Call) -> None:
     refused(call("evaluate", err_run / "model"), "without data", "--data DIR")
-    refused(call("evaluate", err_run), "nobody knows the truth", "--data")
-    refused(call("evaluate", err_run, "--data", err_data / "cat"), "nobody knows the truth")
+    refused(call("evaluate", err_run), "no image has a known category", "--data")
+    refused(call("evaluate", err_run, "--data", err_data / "cat"), "no image has a known category")
     refused(call("evaluate", err_run, "--data", err_data / "missing"), "there is no folder")
     refused(call("evaluate", err_run, "--device", "gpu"), "unknown device 'gpu'")

@@ -1,4 +1,4 @@
-"""`sptnet data`: the table, what differs, exit codes, and what it writes."""
+"""`sptnet data`: the table, differences from the published numbers, exit codes, and the split file."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ def call(call: Call) -> Call:
 
 @pytest.fixture
 def small_cub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Path]:
-    """A whole CUB of 24 images, and a registry in which that is what CUB is."""
+    """Write a complete CUB of 24 images, and register a benchmark with its numbers as cub."""
 
     def make(**expected: Any) -> Path:
         numbers: dict[str, Any] = {"train": exactly(16), "labelled": exactly(4), "unlabelled": exactly(12)}
@@ -118,7 +118,7 @@ def test_all_data_sets_are_listed(call: Call) -> None:
         (("cub", "--data", "none"), "there is no folder none. CUB-200-2011 is at https://data.caltech.edu"),
         (("folder",), "where is folder? Give its folder with --data DIR."),
         (("digits", "--data", "x"), "the digits come with the package. Leave --data out."),
-        (("digits", "--download"), "digits is nothing to download. Leave --download out."),
+        (("digits", "--download"), "digits cannot be downloaded. Leave --download out."),
         (("cars", "--download"), "cars cannot be downloaded from here. Stanford Cars is no longer at"),
         (("cub", "--download"), "where to? Give a folder with --data DIR."),
         (("domains", "--data", "."), "which domain has the labels? Name it with --labelled-domain, others with"),

@@ -1,4 +1,4 @@
-"""Tables show every text as it is."""
+"""Tables print every text verbatim."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from sptnet.cli.tables import print_table
 
 
 @pytest.mark.parametrize("name", ["[bold]x", "[/]", "[red]a[/red]", "\\[b]", ":cat:", "[link=a]b", "end\\"])
-def test_names_that_look_like_commands_are_only_names(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_that_look_like_markup_are_printed_verbatim(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     print_table(f"title {name}", [f"column {name}", "n"], [[name, "1"]])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].rstrip() == f"title {name}"

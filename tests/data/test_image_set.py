@@ -14,7 +14,7 @@ from PIL import Image
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage
 from sptnet.data.image_set import ImageSet
-from sptnet.data.readable import drop_unreadable, fingerprint
+from sptnet.data.readable import drop_unreadable, fingerprint, refuse_unreadable
 from sptnet.errors import Failure, Misuse
 
 
@@ -281,7 +281,7 @@ def test_too_many_unreadable_images(tmp_path: Path) -> None:
     message = (
         "2 of 10 images (20.0%) cannot be read, more than the 1.0% allowed: "
         "dog/cut.jpg (truncated), dog/empty.png (empty file). "
-        "Repair or remove them, or raise the limit with --set data.max_unreadable=0.2."
+        "Repair or remove them, or raise the limit with `data.max_unreadable=0.2`."
     )
     with pytest.raises(Failure, match=re.escape(message)):
         drop_unreadable(image_set)
@@ -294,7 +294,7 @@ def test_the_limit_it_suggests_is_enough(tmp_path: Path) -> None:
     image_set = read_folder(tmp_path)
     with pytest.raises(Failure, match=r"allowed: 'b\\n\.png' \(empty file\), c.*, d.*, \.\.\.\.") as caught:
         drop_unreadable(image_set)
-    limit = re.search(r"max_unreadable=([\d.]+)\.$", str(caught.value))
+    limit = re.search(r"max_unreadable=([\d.]+)`\.$", str(caught.value))
     assert limit is not None
     assert drop_unreadable(image_set, float(limit[1]))[0].ids == ("a.png",)
 
@@ -367,3 +367,14 @@ def test_fingerprint_reads_the_beginning_and_the_end_of_files(tmp_path: Path, si
 def test_fingerprint_ignores_when_and_where_a_file_was_written(tmp_path: Path) -> None:
     first, second = (read_folder(photos(tmp_path / name, "cat/1.png")) for name in ("here", "there"))
     assert fingerprint(first) == fingerprint(second)
+
+
+def test_unreadable_images_can_be_refused_altogether(tmp_path: Path) -> None:
+    root = photos(tmp_path, "cat/1.png", "cat/2.png", "dog/1.png")
+    refuse_unreadable(read_folder(root))
+    (root / "cat" / "2.png").write_bytes(b"")
+    with pytest.raises(Failure) as error:
+        refuse_unreadable(read_folder(root))
+    assert str(error.value) == (
+        "1 image of 3 cannot be read: cat/2.png (empty file). Fetch the data set again, or repair these images."
+    )

@@ -171,7 +171,7 @@ def test_what_cannot_be_fetched_is_a_choice_for_the_user(
     assert answer.err == (
         f"error: the weights of {DEFAULT_BACKBONE} could not be downloaded. Ways out: connect to the network and try "
         "again; give a local weights file with --weights FILE; or, for small drawings, take the backbone that comes "
-        f"with sptnet: --backbone {EMBEDDED}. (In Python: weights=..., backbone=...)\n"
+        f"with sptnet: --backbone {EMBEDDED}.\n"
     )
     assert not (tmp_path / "run").exists()
 
@@ -202,10 +202,10 @@ def test_a_stopped_discovery_goes_on(call: Call, images: Path, tmp_path: Path, m
     stopped = call("discover", images, "--out", run, *QUICK, *options)
     assert stopped.code == 130
     go_on = f"sptnet discover --resume --out '{run}'"
-    assert stopped.err.endswith(f"stopped; the last whole epoch is kept. Go on with: {go_on}\n")
+    assert stopped.err.endswith(f"stopped; the last whole epoch is kept. Resume with: {go_on}\n")
     assert (run / "tokens").is_dir()
     again = call("discover", "--resume", "--out", run, "--no-report")
-    assert (again.code, again.err.endswith(f"Go on with: {go_on}\n")) == (130, True)
+    assert (again.code, again.err.endswith(f"Resume with: {go_on}\n")) == (130, True)
     monkeypatch.setattr(StageTrainer, "run_epoch", whole)
     finished = call("discover", "--resume", "--out", run, "--no-report")
     assert finished.code == 0, finished.err
@@ -275,7 +275,7 @@ def test_a_clustered_pile_gets_a_method_that_learns(call: Call, bare: Path, tmp_
         (["--continue", "FIRST"], "where is the new round to be written? Give another run directory with --out."),
         (
             ["--continue", "FIRST", "--out", "OUT", "--labels", "x.csv"],
-            "--continue takes its labels from the edits of the earlier run. Leave --labels out.",
+            "another round takes its labels from the edits of the earlier run. Leave --labels out.",
         ),
         (
             ["--continue", "FIRST", "--out", "FIRST", "--overwrite"],

@@ -1,4 +1,4 @@
-"""`CategoryDiscoverer`: the conventions of scikit-learn, every kind of input, and the same answers again."""
+"""`CategoryDiscoverer`: conventions of scikit-learn, all forms of input, repeatable results."""
 
 import pickle
 import tempfile
@@ -34,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def few() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Forty digits 0 to 4, their truth, and labels for half of 1, 2 and 4."""
+    """Return forty digits 0 to 4, their classes, and labels for half of 1, 2 and 4."""
     image_set = digits()
     chosen = np.concatenate([np.flatnonzero(image_set.labels == c)[:8] for c in range(5)])
     truth = image_set.labels[chosen]
@@ -71,15 +71,15 @@ def test_parameters_are_kept_as_they_are() -> None:
     assert odd.set_params(method="kmeans").method == "kmeans"
 
 
-@pytest.mark.parametrize("verb", ["predict", "predict_proba", "transform"])
-def test_nothing_is_known_before_fitting(verb: str) -> None:
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "transform"])
+def test_an_unfitted_estimator_is_refused(method: str) -> None:
     with pytest.raises(NotFittedError):
-        getattr(discoverer(), verb)(X)
+        getattr(discoverer(), method)(X)
     with pytest.raises(NotFittedError):
         discoverer().score(X, TRUTH)
 
 
-def test_what_fitting_leaves(fitted: CategoryDiscoverer) -> None:
+def test_attributes_after_fitting(fitted: CategoryDiscoverer) -> None:
     assert fitted.classes_.tolist() == ["1", "2", "4", "new-1", "new-2"]
     assert (fitted.n_categories_, fitted.n_known_, fitted.run_) == (5, 3, None)
     assert fitted.labels_.shape == (40,)
@@ -90,8 +90,8 @@ def test_what_fitting_leaves(fitted: CategoryDiscoverer) -> None:
     assert_same(np.linalg.norm(fitted.embedding_, axis=1), np.ones(40), terms=96)
     assert [category.name for category in fitted.categories_] == fitted.classes_.tolist()
     names = fitted.classes_.tolist()
-    placed = [found if y == -1 else names.index(str(y)) for found, y in zip(fitted.labels_, Y, strict=True)]
-    assert [category.size for category in fitted.categories_] == np.bincount(placed, minlength=5).tolist()
+    categories = [found if y == -1 else names.index(str(y)) for found, y in zip(fitted.labels_, Y, strict=True)]
+    assert [category.size for category in fitted.categories_] == np.bincount(categories, minlength=5).tolist()
     assert fitted.images_[:2] == ("image-00", "image-01")
     assert fitted.plan_.reasons == ("K-means on the features of the backbone; nothing trains.",)
 
@@ -107,7 +107,7 @@ def test_predictions_repeat_the_fit(fitted: CategoryDiscoverer) -> None:
     assert np.array_equal(clone(fitted).fit_transform(X, Y), fitted.embedding_)
 
 
-def test_a_fitted_one_can_be_pickled(fitted: CategoryDiscoverer) -> None:
+def test_a_fitted_estimator_can_be_pickled(fitted: CategoryDiscoverer) -> None:
     assert np.array_equal(pickle.loads(pickle.dumps(fitted)).predict(X[:5]), fitted.labels_[:5])
 
 
@@ -116,7 +116,7 @@ def test_the_score_matches_categories_and_classes(fitted: CategoryDiscoverer) ->
     assert fitted.score(X, found) == 1.0
     renamed = np.array(["zero", "one", "two", "three", "four"])[found]
     assert fitted.score(X, renamed.tolist()) == 1.0
-    assert fitted.score(X, [None] * 39 + [7]) == 1.0, "a single image always fits"
+    assert fitted.score(X, [None] * 39 + [7]) == 1.0, "a single image always matches"
     assert 0.5 < fitted.score(X, TRUTH) <= 1
     with pytest.raises(Misuse, match=r"y has no label to compare with\. Give the class of at least one image\."):
         fitted.score(X, [-1] * 40)
@@ -192,7 +192,7 @@ def test_it_is_silent_unless_asked(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 class Pairs(Dataset[Any]):
-    """Digits as a Dataset, with labels or without."""
+    """Dataset of the digits, with or without labels."""
 
     def __init__(self, labels: list[Any] | None) -> None:
         self.labels = labels
@@ -233,14 +233,14 @@ def test_all_forms_of_images_give_the_same(fitted: CategoryDiscoverer, tmp_path:
 def test_a_dataset_brings_its_labels(fitted: CategoryDiscoverer) -> None:
     tensors = [torch.tensor(int(label)) for label in Y]
     assert np.array_equal(discoverer().fit(Pairs(tensors)).labels_, fitted.labels_)
-    assert np.array_equal(discoverer().fit(Pairs([0] * 40), Y).labels_, fitted.labels_), "y overrules them"
+    assert np.array_equal(discoverer().fit(Pairs([0] * 40), Y).labels_, fitted.labels_), "y takes precedence"
 
 
-def test_a_folder_names_its_labels(tmp_path: Path) -> None:
+def test_labels_of_a_folder_are_its_sub_folders(tmp_path: Path) -> None:
     for i, pixels in enumerate(X):
-        place = tmp_path / (f"digit {Y[i]}" if Y[i] >= 0 else "unlabelled")
-        place.mkdir(exist_ok=True)
-        Image.fromarray(pixels).save(place / f"{i:02d}.png")
+        folder = tmp_path / (f"digit {Y[i]}" if Y[i] >= 0 else "unlabelled")
+        folder.mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(folder / f"{i:02d}.png")
     found = discoverer().fit(tmp_path)
     assert found.classes_.tolist() == ["digit 1", "digit 2", "digit 4", "new-1", "new-2"]
     assert len(found.images_) == len(found.labels_) == 40
@@ -280,7 +280,7 @@ def test_known_classes_come_in_order() -> None:
 @pytest.mark.parametrize(
     ("options", "x", "y", "message"),
     [
-        ({}, X, Y[:-1], "y has 39 labels but X has 40 images. Give one for each image."),
+        ({}, X, Y[:-1], "y has 39 labels but X has 40 images. Give one per image."),
         ({}, X, [0.5] * 40, "y holds 0.5. Give names or whole numbers from 0, and -1, None or NaN"),
         ({}, X, [-2] * 40, "y holds -2. Give names"),
         ({}, X, [True] * 40, "y holds True. Give names"),
@@ -294,7 +294,7 @@ def test_known_classes_come_in_order() -> None:
         ),
         ({"n_categories": 2}, X, Y, "n_categories is 2, but 3 categories are known already."),
         ({"n_categories": "many"}, X, Y, "n_categories: "),
-        ({"epochs": 0}, X, Y, "epochs is 0. Give a whole number of at least 1, or None."),
+        ({"epochs": 0}, X, Y, "`epochs` is 0. Give a whole number of at least 1, or None."),
         ({"minutes": 0}, X, Y, "minutes is 0. Give a number above 0."),
         ({"random_state": -1}, X, Y, "random_state is -1. Give a whole number from 0 to 4294967294."),
         ({"settings": {"training.batchsize": 3}}, X, Y, "unknown key training.batchsize. Did you mean"),
@@ -306,7 +306,7 @@ def test_known_classes_come_in_order() -> None:
         ({}, "nowhere", None, "there is no folder"),
     ],
 )
-def test_mistakes_are_told(options: dict[str, Any], x: Any, y: Any, message: str) -> None:
+def test_misuse_is_refused(options: dict[str, Any], x: Any, y: Any, message: str) -> None:
     with pytest.raises(Misuse) as error:
         discoverer(**options).fit(x, y)
     assert message in str(error.value)
@@ -334,7 +334,7 @@ def test_an_unreadable_image_is_named(tmp_path: Path) -> None:
         discoverer().fit([*X[:39], tmp_path / "bad.png"], Y)
 
 
-def test_several_processes_need_a_folder_that_all_of_them_see(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_need_a_shared_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sptnet.discovery.estimator.world", lambda: World(0, 2))
-    with pytest.raises(Misuse, match=r"need a run directory that all of them see\. Give out=DIR\."):
+    with pytest.raises(Misuse, match=r"need a run directory on a shared disk\. Give `out=DIR`\."):
         discoverer().fit(X, Y)

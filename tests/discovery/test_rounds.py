@@ -1,4 +1,4 @@
-"""Another round: which labels the edits of a run give, and the settings that go with them."""
+"""Another round: labels from the edits of a run, and the settings of the next run."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ import pytest
 
 from helpers.result_runs import IDS, make_run, small_result
 from sptnet.data.load import load_data
-from sptnet.discovery.rounds import labels_text, next_labels, next_round, read_round, settled
+from sptnet.discovery.rounds import confirmed_categories, labels_text, next_labels, next_round, read_round
 from sptnet.errors import Misuse
 from sptnet.results.edits.log import add_edits
 from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, SplitCategory, Undo
@@ -25,7 +25,7 @@ GIVEN = {CAT_A: "cat", CAT_B: "cat"}
     [
         ([Drop((E,))], GIVEN),
         ([Drop((CAT_A,))], {CAT_B: "cat"}),
-        # touched categories: all members but the doubtful and those kept aside for tests
+        # confirmed categories: all members but doubtful images and test images
         ([Rename("dog", "wolf")], GIVEN | {DOG: "wolf"}),
         ([Rename("cat", "lynx")], {CAT_A: "lynx", CAT_B: "lynx"}),
         ([Rename("new-1", "eel")], GIVEN | {E: "eel", F: "eel", SUB_E: "eel"}),
@@ -33,46 +33,49 @@ GIVEN = {CAT_A: "cat", CAT_B: "cat"}
         ([Merge(("new-1", "new-2"), "eel")], GIVEN | {E: "eel", F: "eel", SUB_E: "eel"}),
         ([SplitCategory("new-1", 2)], GIVEN | {E: "new-1-a", F: "new-1-a", SUB_E: "new-1-b"}),
         ([SplitCategory("new-1", 2), Rename("new-1-b", "ray")], GIVEN | {E: "new-1-a", F: "new-1-a", SUB_E: "ray"}),
-        # moved images, wherever they lie, and those that were there already
+        # moved images, and the members of their new category
         ([Move((UNSURE_CAT,), "dog")], GIVEN | {UNSURE_CAT: "dog", DOG: "dog"}),
         ([Move((E,), "lynx", create=True)], GIVEN | {E: "lynx"}),
-        ([Move((CAT_A,), "dog")], {CAT_A: "dog", CAT_B: "cat"}),  # between the two, the dog is doubtful now
+        (
+            [Move((CAT_A,), "dog")],
+            {CAT_A: "dog", CAT_B: "cat"},
+        ),  # the mean of dog moves, which makes the other dog doubtful
         ([Move((E,), "dog"), Drop((E,))], GIVEN | {DOG: "dog"}),
         ([Move((TEST,), "new-2")], GIVEN),
         ([Rename("new-1", "eel"), Undo(), Drop((E,))], GIVEN),
     ],
 )
-def test_the_labels_that_edits_give(edits: list[Edit], labels: dict[str, str]) -> None:
+def test_labels_from_edits(edits: list[Edit], labels: dict[str, str]) -> None:
     assert next_labels(small_result(), edits) == labels
 
 
-def test_doubtful_images_are_left_to_the_next_round() -> None:
-    """The cat at 80 degrees is unsure; as a settled category cat keeps the others alone."""
+def test_doubtful_images_are_not_labelled() -> None:
+    """The cat at 80 degrees is doubtful, so only the other two get the label."""
     sure = replace(small_result(), part=("unlabelled",) * 8, truth=(None,) * 8)
     assert next_labels(sure, [Rename("cat", "lynx")]) == {CAT_A: "lynx", CAT_B: "lynx"}
 
 
-def mistaken() -> RunResult:
-    """As before, but the model takes the labelled cat/b.png, at 10 degrees, for a dog."""
+def with_wrong_prediction() -> RunResult:
+    """The small result, but the labelled cat/b.png, at 10 degrees, is predicted as a dog."""
     return replace(small_result(), category=np.array([0, 1, 0, 1, 2, 2, 2, 2]))
 
 
-def test_a_label_stands_where_the_model_erred() -> None:
-    assert next_labels(mistaken(), [Drop((E,))]) == GIVEN
-    assert next_labels(mistaken(), [Rename("cat", "lynx")]) == {CAT_A: "lynx", CAT_B: "lynx"}
-    assert next_labels(mistaken(), [Merge(("cat",), "new-2")])[CAT_B] == "new-2"
-    split = next_labels(mistaken(), [SplitCategory("cat", 2)])
-    assert split[CAT_B] == split[CAT_A], "the part it is nearest to"
+def test_a_label_takes_precedence_over_a_wrong_prediction() -> None:
+    assert next_labels(with_wrong_prediction(), [Drop((E,))]) == GIVEN
+    assert next_labels(with_wrong_prediction(), [Rename("cat", "lynx")]) == {CAT_A: "lynx", CAT_B: "lynx"}
+    assert next_labels(with_wrong_prediction(), [Merge(("cat",), "new-2")])[CAT_B] == "new-2"
+    split = next_labels(with_wrong_prediction(), [SplitCategory("cat", 2)])
+    assert split[CAT_B] == split[CAT_A], "it gets the nearest part"
 
 
-def test_settled_categories_are_followed_through_their_names() -> None:
+def test_confirmed_categories_follow_later_edits() -> None:
     edits: list[Edit] = [
         Rename("new-1", "eel"),
         SplitCategory("eel", 2),
         Merge(("eel-a", "dog"), "pet"),
         Move((E,), "cat"),
     ]
-    assert settled(small_result(), edits) == ({"eel-b", "pet", "cat"}, {E})
+    assert confirmed_categories(small_result(), edits) == ({"eel-b", "pet", "cat"}, {E})
 
 
 def test_a_round_from_a_run(tmp_path: Path) -> None:
@@ -95,14 +98,14 @@ def test_a_round_from_a_run(tmp_path: Path) -> None:
     assert np.array_equal(again.split.labels, data.split.labels)
 
 
-def test_images_that_are_gone_are_not_labelled(tmp_path: Path) -> None:
+def test_missing_images_are_not_labelled(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     add_edits(run, [Rename("dog", "wolf")])
     (tmp_path / "data" / DOG).unlink()
     assert next_round(run, tmp_path / "second").labels == GIVEN
 
 
-def test_names_of_any_kind_survive_the_labels_file(tmp_path: Path) -> None:
+def test_the_labels_file_keeps_any_name(tmp_path: Path) -> None:
     names = ("a,b.png", 'it\'s "q".png', "🦊.png", "new\nline.png", "raw \udcff.png")
     found = small_result()
     run = make_run(tmp_path, replace(found, ids=(*names, *found.ids[5:]), part=("unlabelled",) * 8))
@@ -116,13 +119,13 @@ def test_names_of_any_kind_survive_the_labels_file(tmp_path: Path) -> None:
     assert rows == [["path", "label"], *([id_, label] for id_, label in another.labels.items())]
 
 
-def test_without_edits_there_is_no_other_round(tmp_path: Path) -> None:
+def test_a_round_without_edits_is_refused(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     with pytest.raises(Misuse) as error:
         next_round(run, tmp_path / "second")
     assert str(error.value) == (
         f"nothing in {run} has been edited, so another round would learn nothing new. Name, merge or correct "
-        f"categories first, such as: sptnet edit {run} rename new-2 NAME"
+        f"categories first, such as: `edit('{run}', 'rename', 'new-2', 'NAME')`"
     )
     add_edits(run, [Rename("new-1", "eel"), Undo()])
     with pytest.raises(Misuse, match="has been edited"):

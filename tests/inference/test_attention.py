@@ -1,4 +1,4 @@
-"""The attention of the last block equals softmax(q k^T / sqrt(d)), worked out here step by step from the weights."""
+"""The attention of the last block equals softmax(q k^T / sqrt(d)), computed here step by step from the weights."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
-from sptnet.inference.attention import BATCH_SIZE, all_weights, last_block_attention, most_attended
+from sptnet.inference.attention import BATCH_SIZE, attention_weights, last_block_attention, most_attended
 from sptnet.model.backbone import Backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.compute import Compute
@@ -42,7 +42,7 @@ DINOV3: dict[str, Any] = {
 
 
 def model_of(vit: nn.Module, prompt: PromptSettings | None = None) -> GcdModel:
-    """Every weight shaken, so that no bias is zero and no two heads are alike."""
+    """Build a model with noise on every weight, so that no bias is zero and no two heads are equal."""
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in vit.parameters():
@@ -54,7 +54,7 @@ def model_of(vit: nn.Module, prompt: PromptSettings | None = None) -> GcdModel:
 
 
 def assert_same_weights(found: Any, expected: Any, model: GcdModel) -> None:
-    """Rows sum to one, so one is the size of the terms."""
+    """Compare attention weights; their rows sum to one, so the scale is one."""
     assert_same(found, expected, terms_of(model.backbone), scale=1.0)
 
 
@@ -67,16 +67,16 @@ def rotary(**settings: object) -> Eva:
 
 
 def entering(vit: Any, images: Tensor) -> Tensor:
-    """The tokens that timm's own forward hands to the last block."""
+    """Return the input of the last block in timm's own forward pass."""
     seen: list[Tensor] = []
-    hook = vit.blocks[-1].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    hook = vit.blocks[-1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     vit.forward_features(images)
     hook.remove()
     return seen[0]
 
 
 def by_hand(attention: Any, x: Tensor, rope: Tensor | None = None) -> Tensor:
-    """Image by image and head by head; the place of a patch turns its query and its key."""
+    """Compute the attention per image and head; with `rope`, queries and keys are rotated by their position."""
     length, dim, heads = x.shape[1], attention.qkv.in_features, attention.num_heads
     width = dim // heads
     bias = attention.qkv.bias
@@ -89,14 +89,14 @@ def by_hand(attention: Any, x: Tensor, rope: Tensor | None = None) -> Tensor:
             query = attention.q_norm(both[:, head * width : (head + 1) * width])
             key = attention.k_norm(both[:, dim + head * width : dim + (head + 1) * width])
             if rope is not None:
-                query, key = (turned(part, rope, attention.rotate_half) for part in (query, key))
+                query, key = (rotated(part, rope, attention.rotate_half) for part in (query, key))
             score = (query @ key.T / width**0.5).exp()
             weights[i, head] = score / score.sum(1, keepdim=True)
     return weights
 
 
-def turned(part: Tensor, rope: Tensor, halves: bool) -> Tensor:
-    """Pairs of numbers as points of a plane, turned by the angle of the patch; the tokens before the patches stay."""
+def rotated(part: Tensor, rope: Tensor, halves: bool) -> Tensor:
+    """Rotate pairs of numbers by the angles of the patches; tokens before the patches stay."""
     sine, cosine = rope.chunk(2, dim=-1)
     prefix = len(part) - len(rope)
     out, width = part.clone(), part.shape[1]
@@ -122,11 +122,11 @@ def test_plain_transformers(settings: dict[str, object], images: Tensor) -> None
     model = model_of(plain(**settings))
     block = model.backbone.vit.blocks[-1]
     expected = by_hand(block.attn, block.norm1(entering(model.backbone.vit, images)))
-    weights = all_weights(model, images)
+    weights = attention_weights(model, images)
     assert weights.shape[-1] == 17 + settings.get("reg_tokens", 0)  # type: ignore[operator]
     assert_same_weights(weights, expected, model)
     assert_same(weights.sum(-1), torch.ones_like(weights[..., 0]), terms=weights.shape[-1])
-    assert expected.std() > 0.01  # not all alike
+    assert expected.std() > 0.01  # the weights differ
 
 
 @pytest.mark.parametrize(
@@ -138,30 +138,30 @@ def test_rotary_transformers(settings: dict[str, object], images: Tensor) -> Non
     vit: Any = model.backbone.vit
     block, rope = vit.blocks[-1], vit.rope.get_embed()
     x = block.norm1(entering(vit, images))
-    weights = all_weights(model, images)
+    weights = attention_weights(model, images)
     assert_same_weights(weights, by_hand(block.attn, x, rope), model)
     assert_differs(weights, by_hand(block.attn, x), terms_of(model.backbone), scale=1.0)
 
 
 @torch.no_grad()
-def test_a_block_that_is_an_attention_itself(images: Tensor) -> None:
-    """Queries, keys and values come out of one projection, behind the inputs of the MLP."""
+def test_a_block_that_is_an_attention_layer(images: Tensor) -> None:
+    """Queries, keys and values come from one projection, after the inputs of the MLP."""
     model = model_of(plain(block_fn=ParallelScalingBlock, qkv_bias=False))
     block: Any = model.backbone.vit.blocks[-1]
     x = block.in_norm(entering(model.backbone.vit, images)) @ block.in_proj.weight.T
     query, key, _ = x[..., -3 * 24 :].unflatten(-1, (3, 3, 8)).permute(2, 0, 3, 1, 4)
     expected = (query @ key.transpose(-1, -2) / 8**0.5).softmax(-1)
-    assert_same_weights(all_weights(model, images), expected, model)
+    assert_same_weights(attention_weights(model, images), expected, model)
 
 
 @torch.no_grad()
-def test_a_block_with_attentions_side_by_side(images: Tensor) -> None:
-    """Their heads follow each other."""
+def test_a_block_with_parallel_attention_layers(images: Tensor) -> None:
+    """The heads of its attention layers are concatenated."""
     model = model_of(plain(block_fn=ParallelThingsBlock))
     block: Any = model.backbone.vit.blocks[-1]
     x = entering(model.backbone.vit, images)
     expected = [by_hand(side.attn, side.norm(x)) for side in block.attns]
-    assert_same_weights(all_weights(model, images), torch.cat(expected, 1), model)
+    assert_same_weights(attention_weights(model, images), torch.cat(expected, 1), model)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_prompts_are_applied_or_left_out(prompt: PromptSettings, images: Tensor)
     vit: Any = model.backbone.vit
     block = vit.blocks[-1]
     bare = by_hand(block.attn, block.norm1(entering(vit, images)))
-    assert_same_weights(all_weights(model, images, prompted=False), bare, model)
+    assert_same_weights(attention_weights(model, images, prompted=False), bare, model)
     if model.tokens is None:
         x = entering(vit, images + model.prompt.delta())
     else:
@@ -183,21 +183,21 @@ def test_prompts_are_applied_or_left_out(prompt: PromptSettings, images: Tensor)
         x = vit._pos_embed(vit.patch_embed(images))
         x = vit.blocks[0](torch.cat([x[:, :1], first, x[:, 1:]], dim=1))
         x = torch.cat([x[:, :1], last, x[:, 4:]], dim=1)
-    weights = all_weights(model, images)
+    weights = attention_weights(model, images)
     assert_same_weights(weights, by_hand(block.attn, block.norm1(x)), model)
 
 
 @pytest.mark.parametrize("make", [plain, rotary])
-def test_the_model_is_left_as_it_was(make: Callable[[], nn.Module], images: Tensor) -> None:
+def test_the_model_is_unchanged_afterwards(make: Callable[[], nn.Module], images: Tensor) -> None:
     model = model_of(make())
     attention: Any = model.backbone.vit.blocks[-1].attn
     before = model.features(images)
-    all_weights(model, images)
+    attention_weights(model, images)
     assert attention.fused_attn
     assert len(attention.attn_drop._forward_pre_hooks) == 0
     assert torch.equal(model.features(images), before)
     with pytest.raises(RuntimeError):
-        all_weights(model, images[:, :2])
+        attention_weights(model, images[:, :2])
     assert attention.fused_attn
     assert len(attention.attn_drop._forward_pre_hooks) == 0
 
@@ -225,7 +225,7 @@ def test_only_the_class_token_and_the_patches_are_kept(kind: str, cpu: Compute) 
         mean, deviation = (
             torch.tensor(values).view(3, 1, 1) for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
         )
-        whole = all_weights(model, (pixels - mean) / deviation)[0].detach().numpy()
+        whole = attention_weights(model, (pixels - mean) / deviation)[0].detach().numpy()
         assert_same_weights(attention.heads[:, 0], whole[:, 0, n_before:], model)
         assert_same_weights(attention.heads[:, 1:], whole[:, n_before:, n_before:], model)
         assert (attention.heads.sum(-1) < 1).all()

@@ -1,4 +1,4 @@
-"""Prediction in parts: the rows of one table, whoever computes them and however often the job was stopped."""
+"""Prediction in parts: the rows of one table, with any number of processes and after any number of stops."""
 
 import csv
 import json
@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,11 +18,10 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from conftest import Command, random_model
+from conftest import Call, Command, random_model
 from helpers.result_runs import make_run, small_result
 from helpers.rounding import assert_same, certainty_rounding, terms_of
 from helpers.torchrun import torchrun
-from sptnet.cli.verbs.predict import predict
 from sptnet.config import PromptSettings
 from sptnet.data.benchmarks.digits import digits
 from sptnet.errors import Failure, Misuse
@@ -29,6 +29,7 @@ from sptnet.inference.bulk.file_batches import predict_batches
 from sptnet.inference.bulk.image_list import named_images
 from sptnet.inference.bulk.job import Job, describe_job, open_folder
 from sptnet.inference.bulk.tables import COLUMNS, NamedPredictor, Tally, write_parts
+from sptnet.inference.predict_files import predict_parts, predict_table
 from sptnet.inference.predictor import Predictor, load
 from sptnet.model.model_folder import ModelCard, save_model
 from sptnet.results.edits.log import Rename, add_edits
@@ -64,12 +65,12 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(model: Path, images: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The plain table."""
     out = tmp_path_factory.mktemp("whole") / "all.csv"
-    predict(model, [images], out, "cpu")
+    predict_table(model, [images], out, device="cpu")
     return out.read_bytes()
 
 
-def in_parts(run: Path, images: Path, folder: Path, size: int = 64, max_unreadable: float = 0.01) -> None:
-    predict(run, [images], None, "cpu", max_unreadable, folder, size)
+def in_parts(run: Path, images: Path, folder: Path, size: int = 64, max_unreadable: float = 0.01) -> Tally:
+    return predict_parts(run, [images], folder, part_size=size, device="cpu", max_unreadable=max_unreadable)
 
 
 def joined(folder: Path) -> bytes:
@@ -92,7 +93,7 @@ def rows(table: bytes) -> list[list[str]]:
     return list(csv.reader(table.decode().splitlines()))
 
 
-# the parts
+# --- the parts --------------------------------------------------------------------------------------------------------
 
 
 def test_the_parts_together_are_the_plain_table(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
@@ -116,47 +117,57 @@ def test_the_size_of_the_parts_changes_no_row(
     assert certainty[0] == pytest.approx(certainty[1], abs=other_batches)
 
 
+def test_a_table_is_written_to_a_stream(model: Path, images: Path, whole: bytes) -> None:
+    stream = StringIO(newline="")
+    predict_table(model, [images], stream, device="cpu")
+    assert stream.getvalue().encode() == whole
+
+
+def test_a_table_replaces_no_file(model: Path, images: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("mine")
+    with pytest.raises(Misuse, match=r"mine\.csv exists already\. Give another `out`\."):
+        predict_table(model, [images], tmp_path / "mine.csv", device="cpu")
+    assert (tmp_path / "mine.csv").read_text() == "mine"
+
+
 def test_a_list_names_the_images_too(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
     file = tmp_path / "images.txt"
     file.write_text("\n".join(named_images([images]).paths))
-    predict(model, None, tmp_path / "all.csv", "cpu", list_file=file)
+    predict_table(model, [], tmp_path / "all.csv", device="cpu", list_file=file)
     assert (tmp_path / "all.csv").read_bytes() == whole
-    predict(model, None, None, "cpu", 0.01, tmp_path / "parts", 64, list_file=file)
+    predict_parts(model, [], tmp_path / "parts", part_size=64, device="cpu", list_file=file)
     assert joined(tmp_path / "parts") == whole
-    with pytest.raises(
-        Misuse, match=r"no images given\. Give images, folders of images, or a list of them with --list"
-    ):
-        predict(model, None, None, "cpu")
 
 
-def test_what_is_there_is_not_computed_again(
-    model: Path, images: Path, whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_existing_parts_are_not_computed_again(
+    model: Path, images: Path, whole: bytes, tmp_path: Path, call: Call, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "parts"
-    in_parts(model, images, folder)
+    assert in_parts(model, images, folder) == Tally(3, 0)
     assert capsys.readouterr().err.splitlines() == [
         "part-00000.csv (of 3): 64 images",
         "part-00001.csv (of 3): 64 images",
         "part-00002.csv (of 3): 22 images",
-        f"parts done: 3, there already: 0, in {folder}",
     ]
     (folder / "part-00001.csv").unlink()
     before = times(folder)
-    in_parts(model, images, folder)
+    answer = call("predict", model, images, "--parts", folder, "--part-size", 64, "--device", "cpu")
     said = ["part-00001.csv (of 3): 64 images", f"parts done: 1, there already: 2, in {folder}"]
-    assert capsys.readouterr().err.splitlines() == said
+    assert (answer.code, answer.err.splitlines()) == (0, said)
     after = times(folder)
     assert {name: after[name] for name in before} == before
     assert joined(folder) == whole
 
 
-def test_features_lie_beside_each_part_in_the_order_of_its_rows(
-    model: Path, images: Path, damaged: Path, tmp_path: Path
-) -> None:
+def test_features_lie_beside_each_part_in_the_order_of_its_rows(model: Path, damaged: Path, tmp_path: Path) -> None:
     folder = tmp_path / "parts"
-    predict(model, [damaged], None, "cpu", 1.0, folder, 64, features=True)
+
+    def write(features: bool = True) -> None:
+        predict_parts(model, [damaged], folder, part_size=64, features=features, device="cpu", max_unreadable=1.0)
+
+    write()
     (folder / "part-00001.csv").unlink()  # as after a stop: its features may be there already
-    predict(model, [damaged], None, "cpu", 1.0, folder, 64, features=True)
+    write()
     tables = sorted(folder.glob("part-?????.csv"))
     found = torch.cat([load_file(table.with_suffix(".safetensors"))["features"] for table in tables])
     named = [row[0] for table in tables for row in rows(table.read_bytes())[1:]]
@@ -165,13 +176,11 @@ def test_features_lie_beside_each_part_in_the_order_of_its_rows(
     expected = load(model, "cpu").outputs([Path(name) for name in named]).unit_features
     assert found.dtype == torch.float16
     assert_same(found, expected, terms=1)
-    with pytest.raises(Misuse, match="another job, which differs in: --features"):
-        predict(model, [damaged], None, "cpu", 1.0, folder, 64)
-    with pytest.raises(Misuse, match="features are written beside parts"):
-        predict(model, [images], tmp_path / "all.csv", "cpu", features=True)
+    with pytest.raises(Misuse, match="another job, which differs in: `features`"):
+        write(features=False)
 
 
-def test_processes_share_the_parts_by_turns(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
+def test_ranks_take_parts_in_turn(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
     named, files = NamedPredictor(load(model, "cpu"), None), named_images([images]).paths
     second = write_parts(named, files, tmp_path, 20, 0.01, World(1, 3))
     assert (second, names_in(tmp_path)) == (Tally(3, 0), [f"part-0000{i}.csv" for i in (1, 4, 7)])
@@ -182,7 +191,7 @@ def test_processes_share_the_parts_by_turns(model: Path, images: Path, whole: by
     assert [row[:3] for row in rows(joined(tmp_path))] == [row[:3] for row in rows(whole)]
 
 
-def test_a_killed_job_goes_on_and_leaves_the_same_bytes(
+def test_a_killed_job_resumes_and_leaves_the_same_bytes(
     model: Path, images: Path, whole: bytes, tmp_path: Path, command: Callable[..., Command]
 ) -> None:
     folder = tmp_path / "parts"
@@ -268,14 +277,14 @@ def test_edited_names_are_those_of_the_table(images: Path, tmp_path: Path) -> No
 
 
 def edited_run(root: Path) -> Path:
-    """Its features are as long as those of the model."""
+    """A run whose features have the width of the model."""
     found = replace(small_result(), features=np.eye(8, 96, dtype=np.float32))
     run = make_run(root, found)
     make_model(run / "model", names=found.names, n_known=found.n_known)
     return run
 
 
-# images that cannot be read
+# --- unreadable images ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -302,17 +311,19 @@ def test_unreadable_images_have_a_table_of_their_own(
     assert listed == [path for path in named_images([damaged]).paths if path not in gone]
 
 
-def test_too_many_in_a_part_are_a_failure_that_can_be_mended(model: Path, damaged: Path, tmp_path: Path) -> None:
+def test_too_many_unreadable_images_in_a_part_are_a_failure_that_can_be_repaired(
+    model: Path, damaged: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "parts"
     with pytest.raises(Failure) as error:
         in_parts(model, damaged, folder)
     assert str(error.value) == (
         f"part-00000.csv: 1 of 64 images (1.6%) cannot be read, more than the 1.0% allowed: {damaged / '0/006.png'} "
-        "(empty file). Repair or remove them, or raise the limit with --max-unreadable 0.2. With --max-unreadable 1 "
-        "all such images are passed over."
+        "(empty file). Repair or remove them, or raise the limit with `data.max_unreadable=0.2`. With "
+        "`max_unreadable=1` all such images are skipped."
     )
     assert not (folder / "part-00000.csv").exists()
-    (folder / "part-00000.unreadable.csv").write_text("left by an attempt that was killed")
+    (folder / "part-00000.unreadable.csv").write_text("left by a killed job")
     for name in ("006", "140"):
         shutil.copy(damaged / "0" / "000.png", damaged / "0" / f"{name}.png")
     in_parts(model, damaged, folder)
@@ -320,19 +331,17 @@ def test_too_many_in_a_part_are_a_failure_that_can_be_mended(model: Path, damage
     assert len(rows(joined(folder))) == 1 + N
 
 
-def test_a_part_of_which_nothing_can_be_read_is_empty_if_that_is_allowed(
-    model: Path, damaged: Path, tmp_path: Path
-) -> None:
+def test_a_part_without_readable_images_is_empty_if_that_is_allowed(model: Path, damaged: Path, tmp_path: Path) -> None:
     folder, pair = tmp_path / "parts", [damaged / "0" / "004.png", damaged / "0" / "006.png"]
     with pytest.raises(Failure, match=r"^part-00001\.csv: none of the 1 images can be read: .*006\.png \(empty file\)"):
-        predict(model, pair, None, "cpu", 0.99, folder, 1)
-    predict(model, pair, None, "cpu", 1.0, folder, 1)
+        predict_parts(model, pair, folder, part_size=1, device="cpu", max_unreadable=0.99)
+    predict_parts(model, pair, folder, part_size=1, device="cpu", max_unreadable=1.0)
     assert (folder / "part-00001.csv").read_text() == ",".join(COLUMNS) + "\n"
     assert names_in(folder) == ["part-00000.csv", "part-00001.csv", "part-00001.unreadable.csv", "parts.json"]
 
 
-def test_files_are_read_when_their_turn_comes(model: Path, images: Path, tmp_path: Path) -> None:
-    """Nothing of the list but its paths is held."""
+def test_files_are_read_batch_by_batch(model: Path, images: Path, tmp_path: Path) -> None:
+    """Files are decoded batch by batch, not all at once."""
     files = [Path(shutil.copy(path, tmp_path)) for path in named_images([images / "0"]).paths[:20]]
     predictor = load(model, "cpu")
     predictor.batch_size = 8
@@ -351,7 +360,7 @@ def test_files_are_read_when_their_turn_comes(model: Path, images: Path, tmp_pat
     assert torch.equal(first.outputs.logits, expected.logits)
 
 
-# the job
+# --- the job ----------------------------------------------------------------------------------------------------------
 
 
 def test_parts_of_another_job_are_not_mixed(model: Path, images: Path, tmp_path: Path) -> None:
@@ -360,13 +369,13 @@ def test_parts_of_another_job_are_not_mixed(model: Path, images: Path, tmp_path:
 
     def refused(run: Path, paths: list[Path], size: int, *words: str) -> None:
         with pytest.raises(Misuse) as error:
-            predict(run, paths, None, "cpu", 0.01, folder, size)
+            predict_parts(run, paths, folder, part_size=size, device="cpu")
         assert str(error.value) == (
             f"{folder} holds parts of another job, which differs in: {', '.join(words)}. Give all as before, or "
-            "another folder with --parts."
+            "another folder with `parts`."
         )
 
-    refused(model, [images], 32, "--part-size")
+    refused(model, [images], 32, "`part_size`")
     refused(make_model(tmp_path / "other", seed=5), [images], 64, "the model")
     refused(model, [images / "1", images / "0"], 64, "the names of the images")
     refused(model, [images / "0"], 64, "the number of images", "the names of the images")
@@ -383,7 +392,7 @@ def test_edits_make_another_job(images: Path, tmp_path: Path) -> None:
         open_folder(tmp_path / "parts", describe_job(run, files, 64), World())
 
 
-def test_the_job_is_written_down(model: Path, images: Path, tmp_path: Path) -> None:
+def test_the_job_is_described_in_the_folder(model: Path, images: Path, tmp_path: Path) -> None:
     in_parts(model, images, tmp_path / "parts", 100)
     job: dict[str, Any] = json.loads((tmp_path / "parts" / "parts.json").read_text())
     assert list(job) == ["model", "edits", "images", "names", "part_size", "features"]
@@ -399,16 +408,16 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Misuse) as error:
         open_folder(tmp_path, JOB_OF_NOTHING, World())
     assert str(error.value) == (
-        f"{tmp_path} holds mine.txt but no parts.json. Give an empty folder with --parts, or one that does not exist "
+        f"{tmp_path} holds mine.txt but no parts.json. Give an empty folder with `parts`, or one that does not exist "
         "yet."
     )
     assert names_in(tmp_path) == ["mine.txt"]
     with pytest.raises(Misuse) as error:
         open_folder(tmp_path / "mine.txt", JOB_OF_NOTHING, World())
-    assert str(error.value) == f"{tmp_path / 'mine.txt'} is a file, not a folder. Give a folder with --parts."
+    assert str(error.value) == f"{tmp_path / 'mine.txt'} is a file, not a folder. Give a folder with `parts`."
 
 
-def test_a_process_that_comes_while_another_writes_the_job_is_no_stranger(tmp_path: Path) -> None:
+def test_the_unfinished_description_of_another_process_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "parts-0.json.part").write_text("half")
     open_folder(tmp_path, JOB_OF_NOTHING, World(1, 2))
     assert names_in(tmp_path) == ["parts-0.json.part", "parts.json"]
@@ -417,25 +426,59 @@ def test_a_process_that_comes_while_another_writes_the_job_is_no_stranger(tmp_pa
 @pytest.mark.parametrize("text", ["{", "[]", '{"model": "m"}', '{"colour": 1}'])
 def test_a_damaged_job_is_a_failure(text: str, tmp_path: Path) -> None:
     (tmp_path / "parts.json").write_text(text)
-    with pytest.raises(Failure, match=r"parts\.json is damaged \(.*\)\. Give another folder with --parts, or remove "):
+    with pytest.raises(Failure, match=r"parts\.json is damaged \(.*\)\. Give another folder with `parts`, or remove "):
         open_folder(tmp_path, JOB_OF_NOTHING, World())
 
 
-def test_several_processes_need_parts(model: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_need_parts(
+    model: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(Misuse) as error:
-        predict(model, [images], None, "cpu")
+        predict_table(model, [images], tmp_path / "all.csv", device="cpu")
     assert str(error.value) == (
-        "several processes cannot write one table. Give a folder for their parts with --parts DIR."
+        "several processes cannot write one table. Give a folder for their parts with `parts=DIR`."
     )
 
 
-def test_a_table_and_parts_exclude_each_other(model: Path, images: Path, tmp_path: Path) -> None:
-    with pytest.raises(Misuse) as error:
-        predict(model, [images], tmp_path / "a.csv", "cpu", parts=tmp_path / "parts")
-    assert str(error.value) == "--out is one table and --parts a folder of them. Give one of the two."
-    assert names_in(tmp_path) == []
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["IMAGES", "--out", "a.csv", "--parts", "parts"],
+            "--out is one table and --parts a folder of them. Give one of the two.",
+        ),
+        (
+            ["IMAGES", "--out", "a.csv", "--features"],
+            "features are written beside parts. Give a folder for them with --parts DIR.",
+        ),
+        ([], "no images given. Give images, folders of images, or a list of them with --list FILE."),
+        (
+            ["IMAGES", "--parts", "parts/part-00000.csv"],
+            "parts/part-00000.csv is a file, not a folder. Give a folder with --parts.",
+        ),
+        (
+            ["IMAGES", "--parts", "parts", "--part-size", "7"],
+            "parts holds parts of another job, which differs in: --part-size. Give all as before, or another folder "
+            "with --parts.",
+        ),
+    ],
+)
+def test_the_command_line_names_its_flags(
+    options: list[str],
+    message: str,
+    model: Path,
+    images: Path,
+    tmp_path: Path,
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    in_parts(model, images, Path("parts"), N)
+    answer = call("predict", model, *(images if option == "IMAGES" else option for option in options))
+    assert (answer.code, answer.out, answer.err.splitlines()[-1]) == (2, "", f"error: {message}")
+    assert names_in(tmp_path) == ["parts"]
 
 
 def test_images_that_are_not_there_are_refused_before_a_folder_is_made(model: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_folder_is_walked_in_the_order_of_its_paths(
     assert [path.as_posix() for path in found] == sorted(path.as_posix() for path in visible)
 
 
-def test_a_walk_tells_what_it_passes_over(tmp_path: Path) -> None:
+def test_a_walk_reports_everything_it_skips(tmp_path: Path) -> None:
     make(tmp_path, "b/1.png", "b.png", "b-1.JPG", ".hidden/2.png", "notes.txt", ".3.png")
     kinds = [(kind, path.relative_to(tmp_path).as_posix()) for kind, path in walk(tmp_path)]
     assert kinds == [
@@ -67,7 +67,7 @@ def test_a_terminal_shows_how_many_were_found(monkeypatch: pytest.MonkeyPatch) -
     for item in items:
         seen.append(item)
         if item == 2400:
-            screen.print("here")  # what the screen shows is drawn again below it
+            screen.print("text")  # makes the status line be drawn again
     assert seen == list(range(2500))
     assert "finding images: 2,000" in screen.file.getvalue()  # type: ignore[attr-defined]
 
@@ -79,23 +79,23 @@ def found(paths: list[Path], list_file: Path | None = None) -> list[Path]:
     return [Path(path) for path in named_images(paths, list_file).paths]
 
 
-def test_files_and_folders_come_in_the_order_they_were_named(tmp_path: Path) -> None:
+def test_files_and_folders_keep_the_order_they_are_given_in(tmp_path: Path) -> None:
     two, one, three = make(tmp_path, "z/2.png", "a/1.png", "a/3.png")
     assert found([two, tmp_path / "a"]) == [two, one, three]
     assert found([tmp_path]) == [one, three, two]
 
 
-def test_what_is_named_twice_is_found_once(tmp_path: Path) -> None:
+def test_an_image_given_twice_is_listed_once(tmp_path: Path) -> None:
     a, b, hidden, odd = make(tmp_path, "a.png", "deep/b.png", ".c.png", "picture")
     everything = [tmp_path, a, tmp_path / "deep", a, b]
     assert found(everything) == [a, b]
-    assert found(everything[::-1]) == [b, a], "where it is named first"
+    assert found(everything[::-1]) == [b, a], "at its first position"
     assert found([tmp_path / "deep", tmp_path]) == [b, a]
-    assert found([tmp_path, hidden, odd]) == [a, b, hidden, odd], "looking through the folder misses them"
+    assert found([tmp_path, hidden, odd]) == [a, b, hidden, odd], "walking the folder does not list them"
     assert found([a, a]) == [a]
 
 
-def test_a_list_is_taken_as_it_stands(tmp_path: Path) -> None:
+def test_a_list_file_is_taken_as_it_is(tmp_path: Path) -> None:
     a, b = make(tmp_path, "a.png", "b.png")
     (tmp_path / "list.txt").write_bytes(f"{b}\r\n\n{tmp_path}/none.png\n{a}".encode())
     listed = [b, tmp_path / "none.png", a]
@@ -110,8 +110,8 @@ def test_the_digest_is_of_all_paths_in_their_order(tmp_path: Path) -> None:
     assert named_images([b, a]).digest != expected
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="names are no bytes there")
-def test_names_that_are_no_text_stay_as_they_are(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="file names are no bytes on Windows")
+def test_names_that_are_not_utf_8_are_kept(tmp_path: Path) -> None:
     odd = os.fsencode(tmp_path) + b"/\xff\xfe.png"
     (tmp_path / "list.txt").write_bytes(odd + b"\n")
     listed = named_images([], tmp_path / "list.txt")
@@ -119,13 +119,18 @@ def test_names_that_are_no_text_stay_as_they_are(tmp_path: Path) -> None:
     assert listed.digest == hashlib.sha256(odd + b"\0").hexdigest()
 
 
-def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_missing_images_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(Misuse) as error:
+        named_images([])
+    assert str(error.value) == (
+        "no images given. Give images, folders of images, or a list of them with `list_file=FILE`."
+    )
     with pytest.raises(Misuse, match=r"there is no .*nowhere\. Give image files or folders of images\."):
         named_images([tmp_path / "nowhere"])
     with pytest.raises(Misuse, match=r"there is no .*nowhere\.txt\."):
         named_images([tmp_path], tmp_path / "nowhere.txt")
-    with pytest.raises(Misuse, match=r"empty\.txt names no image\. Give a text file with one path a line\."):
+    with pytest.raises(Misuse, match=r"empty\.txt names no image\. Give a text file with one path per line\."):
         named_images([], tmp_path / "empty.txt")
     with pytest.raises(Misuse, match=r"no images found in .*/\. Give a folder that holds JPEG, PNG"):
         named_images([tmp_path])

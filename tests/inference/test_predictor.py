@@ -1,4 +1,4 @@
-"""`sptnet.load`: the same answer for the same picture, however it is given."""
+"""`sptnet.load`: the same predictions for the same image in every form of input."""
 
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def assert_same_answer(found: npt.NDArray[Any], expected: npt.NDArray[Any], predictor: Predictor) -> None:
-    """Categories are equal; probabilities are a softmax of logits of size 1, divided by the temperature."""
+    """Compare categories exactly; probabilities are a softmax of cosines divided by the temperature."""
     if found.dtype == np.int64:
         assert found.tolist() == expected.tolist()
     else:
@@ -81,7 +81,7 @@ def test_a_run_and_its_model_directory_are_the_same_model(
     assert np.array_equal(again.predict_proba(files), predictor.predict_proba(files))
 
 
-def test_shapes_and_kinds(predictor: Predictor, files: list[Path]) -> None:
+def test_shapes_and_dtypes(predictor: Predictor, files: list[Path]) -> None:
     categories, probabilities = predictor.predict(files), predictor.predict_proba(files)
     features = predictor.features(files)
     assert (categories.shape, probabilities.shape, features.shape) == ((3,), (3, 4), (3, 96))
@@ -93,10 +93,10 @@ def test_shapes_and_kinds(predictor: Predictor, files: list[Path]) -> None:
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "features"])
 def test_all_kinds_of_input_give_the_same_answer(method: str, predictor: Predictor, files: list[Path]) -> None:
-    ask = getattr(predictor, method)
+    call = getattr(predictor, method)
     arrays = [picture(100 + i) for i in range(3)]
     pil = [Image.fromarray(array) for array in arrays]
-    expected = ask(files)
+    expected = call(files)
     for images in (
         [str(file) for file in files],
         tuple(files),
@@ -105,16 +105,16 @@ def test_all_kinds_of_input_give_the_same_answer(method: str, predictor: Predict
         np.stack(arrays),
         [files[0], pil[1], arrays[2]],
     ):
-        assert np.array_equal(ask(images), expected)
+        assert np.array_equal(call(images), expected)
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "features"])
 def test_one_image_gives_one_row(method: str, predictor: Predictor, files: list[Path]) -> None:
-    ask = getattr(predictor, method)
+    call = getattr(predictor, method)
     array = picture(100)
-    expected = ask(files)[:1]
+    expected = call(files)[:1]
     for image in (files[0], str(files[0]), Image.fromarray(array), array, [files[0]]):
-        answer = ask(image)
+        answer = call(image)
         assert len(answer) == 1
         assert_same_answer(answer, expected, predictor)
 
@@ -164,7 +164,7 @@ def test_saving_a_loaded_model_changes_no_bit(predictor: Predictor, files: list[
     assert torch.equal(again.outputs(files).logits, predictor.outputs(files).logits)
 
 
-def test_predicting_leaves_the_images_alone(predictor: Predictor) -> None:
+def test_predicting_does_not_change_the_images(predictor: Predictor) -> None:
     array = picture(5)
     predictor.predict([array, array])
     assert np.array_equal(array, picture(5))
@@ -176,7 +176,7 @@ def test_arrays_that_hold_no_images_are_refused(shape: tuple[int, ...]) -> None:
         as_sources(np.zeros(shape, np.uint8))
 
 
-def test_channels_in_front_are_refused(predictor: Predictor) -> None:
+def test_arrays_with_channels_first_are_refused(predictor: Predictor) -> None:
     with pytest.raises(Misuse, match=r"shape \(3, 8, 8\) is no image"):
         predictor.predict(np.zeros((2, 3, 8, 8), np.uint8))
 
@@ -191,13 +191,13 @@ def test_an_unknown_device_is_refused(load_run: Path) -> None:
         load(load_run, "gpu")
 
 
-def test_the_public_name_loads_however_often_it_is_used(load_run: Path, files: list[Path]) -> None:
-    """The sub-module has the same name as the function, and must not take its place once it is imported."""
+def test_the_public_name_can_be_used_repeatedly(load_run: Path, files: list[Path]) -> None:
+    """A sub-module with the name of a public function would replace it once it is imported."""
     for _ in range(2):
         assert sptnet.load(load_run).n_known == 2
 
 
-def test_public_names_are_there_and_others_are_not() -> None:
+def test_public_names_exist_and_others_do_not() -> None:
     assert callable(sptnet.split_accuracy)
     with pytest.raises(AttributeError, match="has no attribute 'lod'"):
         _ = sptnet.lod

@@ -23,7 +23,6 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from conftest import Call
 from helpers.rounding import assert_differs, assert_same, terms_of
-from sptnet.cli.verbs.import_ import name_categories, read_names
 from sptnet.config import PromptSettings
 from sptnet.errors import Misuse
 from sptnet.model.model_folder import load_model
@@ -402,61 +401,6 @@ def test_nothing_in_the_file_is_run(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="sptnet runs no code from a file"):
         read_published(tmp_path / "m.pt")
     assert not (tmp_path / "ran").exists()
-
-
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("names", "known", "wanted", "n_known"),
-    [
-        ((), None, ("new-1", "new-2", "new-3"), 0),
-        ((), 2, ("known-1", "known-2", "new-1"), 2),
-        (("owl", "crow"), None, ("owl", "crow", "new-1"), 2),
-        (("owl", "crow"), 1, ("owl", "crow", "new-1"), 1),
-        (("owl", "crow", "tern"), None, ("owl", "crow", "tern"), 0),
-        (("owl", "crow", "tern"), 3, ("owl", "crow", "tern"), 3),
-        (("new-1",), 1, ("new-1", "new-2", "new-3"), 1),
-    ],
-)
-def test_categories_get_names(names: tuple[str, ...], known: int | None, wanted: tuple[str, ...], n_known: int) -> None:
-    assert name_categories(names, known, 3) == (wanted, n_known)
-
-
-@pytest.mark.parametrize(
-    ("names", "known", "message"),
-    [
-        (("a", "b", "c", "d"), None, "4 names for 3 categories are too many. Leave out the last ones."),
-        ((), 4, "the checkpoint has 3 categories. Give --known from 0 to 3, not 4."),
-        (("a",), 2, "1 name for 2 known categories are too few. Name all known ones, or none."),
-    ],
-)
-def test_names_that_do_not_fit_are_refused(names: tuple[str, ...], known: int | None, message: str) -> None:
-    with pytest.raises(Misuse) as refused:
-        name_categories(names, known, 3)
-    assert str(refused.value) == message
-
-
-def test_names_are_read_from_lines(tmp_path: Path) -> None:
-    file = tmp_path / "names.txt"
-    file.write_bytes("\ufeffBlack footed Albatross\r\n  Kolibri äöü \n\n\n".encode())
-    assert read_names(file) == ("Black footed Albatross", "Kolibri äöü")
-    for content, message in {
-        b"a\n\nb\n": f"line 2 of {file} is empty. Write one category name a line.",
-        b"a\nb\na\n": f"{file} names a more than once. Give each category its own name.",
-    }.items():
-        file.write_bytes(content)
-        with pytest.raises(Misuse) as refused:
-            read_names(file)
-        assert str(refused.value) == message
-    file.write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(Misuse, match=r"names\.txt is not text in UTF-8 \(.*\)\. Save it again as UTF-8\."):
-        read_names(file)
-    with pytest.raises(Misuse) as refused:
-        read_names(tmp_path / "none.txt")
-    assert str(refused.value) == (
-        f"there is no file {tmp_path / 'none.txt'}. Give a text file with one category name a line."
-    )
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

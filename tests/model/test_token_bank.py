@@ -268,7 +268,7 @@ def test_the_most_views_that_fit_are_taken(views, bank, limit, tiny_config, few_
     else:
         assert said == [
             "no token bank: 2 views per image take 0.17 MB, and it may have 0.17 MB. Every step makes fresh views "
-            "instead. More room: --set views.bank_budget_gb=N, or another disk with --set views.bank_folder=DIR."
+            "instead. More room: `views.bank_budget_gb=N`, or another disk with `views.bank_folder=DIR`."
         ]
 
 

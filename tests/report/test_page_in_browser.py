@@ -346,7 +346,7 @@ def test_edits_are_saved_and_taken_over_by_the_command_line(
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 0
-    assert capsys.readouterr().out == "did 5 edits; 3 known and 1 new categories\n"
+    assert capsys.readouterr().out == "applied 5 edits; 3 known and 1 new categories\n"
     edited = current(run)
     (run / "edits.jsonl").unlink()
     assert edited.names == ("cat", "<b>dog</b>", "constructor", "mammal")

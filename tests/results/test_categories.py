@@ -1,18 +1,22 @@
 """The table of categories: sizes, cohesion, neighbours, and which images to look at."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from helpers.result_runs import DEGREES, small_result
 from helpers.rounding import SINGLE
+from sptnet.errors import Misuse
 from sptnet.results.categories import (
     CATEGORY_COLUMNS,
     category_rows,
     describe_categories,
     doubtful_below,
     mean_directions,
+    name_categories,
+    read_names,
 )
 from sptnet.results.run_result import RunResult
 
@@ -123,3 +127,58 @@ def test_rows_for_people() -> None:
     assert rows[0][:5] == ["cat", "dog", "no", "3", "0.70"]
     assert rows[1] == ["dog", "cat", "no", "1", "0.90", "1.00", "0"]
     assert rows[3] == ["new-2", "-", "yes", "0", "-", "-", "0"]
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "known", "wanted", "n_known"),
+    [
+        ((), None, ("new-1", "new-2", "new-3"), 0),
+        ((), 2, ("known-1", "known-2", "new-1"), 2),
+        (("owl", "crow"), None, ("owl", "crow", "new-1"), 2),
+        (("owl", "crow"), 1, ("owl", "crow", "new-1"), 1),
+        (("owl", "crow", "tern"), None, ("owl", "crow", "tern"), 0),
+        (("owl", "crow", "tern"), 3, ("owl", "crow", "tern"), 3),
+        (("new-1",), 1, ("new-1", "new-2", "new-3"), 1),
+    ],
+)
+def test_categories_get_names(names: tuple[str, ...], known: int | None, wanted: tuple[str, ...], n_known: int) -> None:
+    assert name_categories(names, known, 3) == (wanted, n_known)
+
+
+@pytest.mark.parametrize(
+    ("names", "known", "message"),
+    [
+        (("a", "b", "c", "d"), None, "4 names for 3 categories are too many. Leave out the last ones."),
+        ((), 4, "the checkpoint has 3 categories. Give `known` from 0 to 3, not 4."),
+        (("a",), 2, "1 name for 2 known categories are too few. Name all known ones, or none."),
+    ],
+)
+def test_names_that_do_not_fit_are_refused(names: tuple[str, ...], known: int | None, message: str) -> None:
+    with pytest.raises(Misuse) as refused:
+        name_categories(names, known, 3)
+    assert str(refused.value) == message
+
+
+def test_names_are_read_from_lines(tmp_path: Path) -> None:
+    file = tmp_path / "names.txt"
+    file.write_bytes("\ufeffBlack footed Albatross\r\n  Kolibri äöü \n\n\n".encode())
+    assert read_names(file) == ("Black footed Albatross", "Kolibri äöü")
+    for content, message in {
+        b"a\n\nb\n": f"line 2 of {file} is empty. Write one category name per line.",
+        b"a\nb\na\n": f"{file} names a more than once. Give each category its own name.",
+    }.items():
+        file.write_bytes(content)
+        with pytest.raises(Misuse) as refused:
+            read_names(file)
+        assert str(refused.value) == message
+    file.write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(Misuse, match=r"names\.txt is not text in UTF-8 \(.*\)\. Save it again as UTF-8\."):
+        read_names(file)
+    with pytest.raises(Misuse) as refused:
+        read_names(tmp_path / "none.txt")
+    assert str(refused.value) == (
+        f"there is no file {tmp_path / 'none.txt'}. Give a text file with one category name per line."
+    )

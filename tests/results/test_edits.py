@@ -468,7 +468,7 @@ def test_images_may_be_given_by_their_files(call: Call, run: Path, tmp_path: Pat
 
 def test_undo_says_what_it_took_back(call: Call, run: Path) -> None:
     call("rename", "cat", "lion")
-    assert call("undo") == Answer(0, "took back: rename cat to lion; 2 known and 2 new categories\n", "")
+    assert call("undo") == Answer(0, "undone: rename cat to lion; 2 known and 2 new categories\n", "")
     assert current(run).names[0] == "cat"
     nothing = "error: there is nothing to undo: no edit is in force. See `sptnet edit RUN log`.\n"
     assert call("undo") == Answer(2, "", nothing)
@@ -507,7 +507,7 @@ def test_apply_does_all_edits_of_a_file(call: Call, run: Path, tmp_path: Path, w
     edits = [Rename("new-1", "otter"), SplitCategory("otter", 2), Undo(), Drop((IDS[0],))]
     file = tmp_path / "edits.json"
     file.write_text(json.dumps(wrap([as_dict(edit) for edit in edits])), encoding="utf-8")
-    assert call("apply", file) == Answer(0, "did 4 edits; 2 known and 2 new categories\n", "")
+    assert call("apply", file) == Answer(0, "applied 4 edits; 2 known and 2 new categories\n", "")
     assert read_edits(run) == edits
 
 

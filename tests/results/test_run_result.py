@@ -14,7 +14,7 @@ from helpers.rounding import SINGLE, assert_same
 from sptnet.errors import Failure, Misuse
 from sptnet.results.categories import describe_categories
 from sptnet.results.predictions import FEATURES, write_features
-from sptnet.results.run_result import RunResult, read_result
+from sptnet.results.run_result import RunResult, image_ids, read_result
 
 
 @pytest.fixture
@@ -195,3 +195,11 @@ def test_members_and_novelty() -> None:
     found = small_result()
     assert found.members("new-1").tolist() == [4, 5, 6, 7]
     assert [found.is_new(name) for name in found.names] == [False, False, True, True]
+
+
+def test_images_are_found_by_id_and_by_path(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = read_result(run)
+    source = str(result.sources[1])
+    given = ["cat/a.png", source, str(Path(source).relative_to(tmp_path)), "nothing.png"]
+    assert image_ids(result, given) == ("cat/a.png", "cat/b.png", "cat/b.png", "nothing.png")

@@ -1,4 +1,4 @@
-"""The examples run as they are, in a process of their own, and tell what they promise."""
+"""The examples run unchanged in processes of their own and print what they announce."""
 
 import os
 import re
@@ -28,25 +28,27 @@ def test_every_example_is_short_and_run_here() -> None:
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    told = run("discover_folder", cwd=tmp_path)
-    sizes = [int(size) for size in re.findall(r"^\S+ \((?:known|new)\): (\d+) images", told, re.MULTILINE)]
+    output = run("discover_folder", cwd=tmp_path)
+    sizes = [int(size) for size in re.findall(r"^\S+ \((?:known|new)\): (\d+) images", output, re.MULTILINE)]
     assert len(sizes) == 6
     assert sum(sizes) == 180
-    assert re.search(r"^0 \(known\): \d+ images, such as \S*0-\d\d\.png", told, re.MULTILINE)
-    assert told.splitlines()[-1].startswith("least certain: ")
+    assert re.search(r"^0 \(known\): \d+ images, such as \S*0-\d\d\.png", output, re.MULTILINE)
+    assert output.splitlines()[-1].startswith("least certain: ")
 
 
 def test_a_training_loop(tmp_path: Path) -> None:
-    told = run("own_training_loop", cwd=tmp_path)
-    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", told)]
+    output = run("own_training_loop", cwd=tmp_path)
+    losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", output)]
     assert len(losses) == 3
     assert losses[-1] < losses[0]
-    (accuracy,) = re.findall(r"All ([\d.]+)%", told)
+    (accuracy,) = re.findall(r"All ([\d.]+)%", output)
     assert 20 < float(accuracy) <= 100, "better than the tenth that guessing gives"
 
 
 def test_a_comparison(tmp_path: Path) -> None:
-    told = run("compare_methods", "--epochs", 1, cwd=tmp_path)
-    scores = {method: float(score) for method, score in re.findall(r"^(\w+) +All ([\d.]+) ± 0\.0", told, re.MULTILINE)}
+    output = run("compare_methods", "--epochs", 1, cwd=tmp_path)
+    scores = {
+        method: float(score) for method, score in re.findall(r"^(\w+) +All ([\d.]+) ± 0\.0", output, re.MULTILINE)
+    }
     assert list(scores) == ["kmeans", "gcd"]
     assert min(scores.values()) > 30

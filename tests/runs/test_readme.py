@@ -1,4 +1,4 @@
-"""What README shows must work: its commands as printed, and its Python."""
+"""The commands and the Python example of README work as printed."""
 
 import re
 import shlex
@@ -42,7 +42,7 @@ def small_image(seed: int) -> Image.Image:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Digits as photos: noughts are otters, ones are herons, and among the unsorted are twos to sixes."""
+    """Folders of digits as in README: otter holds 0, heron holds 1, the unlabelled images are 0 to 6."""
     image_set = digits()
     of_class = {label: iter(np.flatnonzero(image_set.labels == label)) for label in range(7)}
     wanted = [("photos/otter", [0] * 8), ("photos/heron", [1] * 8), ("more-photos", [2, 3])]

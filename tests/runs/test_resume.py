@@ -483,8 +483,8 @@ def test_ctrl_c_says_how_to_go_on_and_that_works(command, train_words, undisturb
     assert process.returncode == 130, said
     assert "Traceback" not in said
     assert out == ""
-    (line,) = [line for line in said.splitlines() if "Go on with: " in line]
-    program, *words = shlex.split(line.split("Go on with: ")[1])
+    (line,) = [line for line in said.splitlines() if "Resume with: " in line]
+    program, *words = shlex.split(line.split("Resume with: ")[1])
     assert (program, words) == ("sptnet", ["train", "--resume", "--out", str(folder)])
     resumed = command(words)
     assert resumed.wait() == 0, resumed.said
@@ -500,7 +500,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_workers_too(command, train_words, tmp_
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait() == 130, process.said
     assert "Traceback" not in process.said
-    assert process.said.count("Go on with: sptnet train --resume") == 1
+    assert process.said.count("Resume with: sptnet train --resume") == 1
 
 
 def test_ctrl_c_during_a_destructor_is_not_lost(command, train_words, tmp_path):
@@ -525,7 +525,7 @@ def test_ctrl_c_during_a_destructor_is_not_lost(command, train_words, tmp_path):
 
     process = command([*train_words, "--set", "simgcd.epochs=1000", "--out", str(tmp_path / "run")], prepare)
     assert process.wait() == 130, process.said
-    assert process.said.count("Go on with: sptnet train --resume") == 1
+    assert process.said.count("Resume with: sptnet train --resume") == 1
     assert "epoch 1/" not in process.said
 
 

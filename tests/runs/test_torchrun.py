@@ -1,4 +1,4 @@
-"""The command line under torchrun: one run directory, one voice, the numbers of one process, and life after a loss."""
+"""The command line under torchrun: one run directory, output of rank 0 only, results of a single process, resuming."""
 
 import csv
 import json
@@ -54,7 +54,7 @@ def categories(run: Path) -> list[list[str]]:
 
 
 def assert_same_weights(one: Path, other: Path, start: dict[str, torch.Tensor]) -> None:
-    """Blocks of the backbone start from `start`; the head starts near zero."""
+    """Compare weights after training; blocks of the backbone start from `start`, the head near zero."""
     weights, expected = (load_file(run / "model" / "model.safetensors") for run in (one, other))
     blocks = {f"backbone.vit.{name}": value for name, value in start.items() if name.startswith("blocks.")}
     before = {name: blocks.get(name, torch.zeros_like(value)) for name, value in expected.items()}
@@ -92,19 +92,19 @@ def test_two_processes_leave_the_run_of_one(words: list[str], alone: Path, tiny_
         ("sptnet", 1),
         ("sptnet", 2),
     ]
-    assert done.stderr.count("sptnet epoch 2/2") == 1, "the first process speaks for all"
+    assert done.stderr.count("sptnet epoch 2/2") == 1, "only rank 0 prints"
     assert done.stdout.count("accuracy in per cent") == 1
 
 
 def test_two_machines_leave_the_run_of_one_and_each_has_its_own_bank(
     words: list[str], tiny_weights: Path, tmp_path: Path
 ) -> None:
-    """Two launchers that find each other over the network, as on two machines that share a disk."""
+    """Two launchers with a rendezvous over the network, as on two machines with a shared disk."""
     bank = ["--set", "views.bank=2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run([sys.executable, *words, *bank, "--out", tmp_path / "alone"], check=True, env=environment)
-    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}", "--rdzv-id=job"]
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *meeting]
+    rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}", "--rdzv-id=job"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *rendezvous]
     machines = [
         subprocess.Popen([*launcher, *words, *bank, "--out", tmp_path / "run"], env=environment) for _ in range(2)
     ]
@@ -116,19 +116,19 @@ def test_two_machines_leave_the_run_of_one_and_each_has_its_own_bank(
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("localhost", 0))
-        return int(taken.getsockname()[1])
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        return int(free.getsockname()[1])
 
 
-def test_two_processes_count_as_one_does(words: list[str], tmp_path: Path) -> None:
+def test_two_processes_estimate_the_same_count(words: list[str], tmp_path: Path) -> None:
     settings = words[words.index("--data") :]
     estimate = ["-m", "sptnet", "estimate", "digits", *settings, "--json"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     alone = subprocess.run([sys.executable, *estimate], check=True, capture_output=True, text=True, env=environment)
     done = torchrun(*estimate, "--plot", tmp_path / "curve.png")
     assert done.returncode == 0, done.stderr
-    found, expected = json.loads(done.stdout), json.loads(alone.stdout)  # a second voice would be no JSON
+    found, expected = json.loads(done.stdout), json.loads(alone.stdout)  # output of both ranks would be no JSON
     assert (found["n_categories"], found["interval"]) == (expected["n_categories"], expected["interval"])
     assert [trial["n_categories"] for trial in found["curve"]] == [t["n_categories"] for t in expected["curve"]]
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
@@ -157,13 +157,13 @@ settings = {"backbone.image_size": 32}
 fitted = CategoryDiscoverer(
     "simgcd", 6, "sptnet_digits_vit", "cpu", None, epochs=2, settings=settings, out=out
 ).fit(images)
-told = [fitted.plan_.seconds, fitted.plan_.config.seed, fitted.labels_.tolist()]
-(out.parent / os.environ["RANK"]).write_text(json.dumps(told))
+result = [fitted.plan_.seconds, fitted.plan_.config.seed, fitted.labels_.tolist()]
+(out.parent / os.environ["RANK"]).write_text(json.dumps(result))
 """
 
 
-def test_all_processes_fit_the_same_by_one_plan(photos: Path, tmp_path: Path) -> None:
-    """By its own clock each would plan other seconds, and by its own dice another seed."""
+def test_all_ranks_follow_one_plan(photos: Path, tmp_path: Path) -> None:
+    """Each rank alone would measure another time and draw another seed."""
     (tmp_path / "fit.py").write_text(FIT)
     done = torchrun(tmp_path / "fit.py", photos, tmp_path / "run")
     assert done.returncode == 0, done.stderr
@@ -172,20 +172,20 @@ def test_all_processes_fit_the_same_by_one_plan(photos: Path, tmp_path: Path) ->
     assert len(first[2]) == 48
 
 
-def test_a_verb_of_one_process_is_done_by_the_first() -> None:
+def test_rank_0_runs_a_command_of_one_process() -> None:
     listing = ["-m", "sptnet", "recipes", "list"]
     alone = subprocess.run([sys.executable, *listing], check=True, capture_output=True, text=True)
     done = torchrun(*listing)
     assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
 
 
-def test_a_mistake_that_all_processes_see_is_told_once(tmp_path: Path) -> None:
+def test_misuse_that_all_ranks_raise_is_printed_once(tmp_path: Path) -> None:
     done = torchrun("-m", "sptnet", "train", "nonsense", "--out", tmp_path / "run")
     assert done.returncode != 0
     assert done.stderr.count("there is no recipe 'nonsense'") == 1
 
 
-def test_a_mistake_is_told_once(words: list[str], tmp_path: Path) -> None:
+def test_misuse_is_printed_once(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("not a run")
     done = torchrun(*words, "--out", tmp_path)
     assert done.returncode != 0
@@ -193,7 +193,7 @@ def test_a_mistake_is_told_once(words: list[str], tmp_path: Path) -> None:
     assert (tmp_path / "mine.txt").read_text() == "not a run"
 
 
-def test_a_lost_process_ends_the_job_and_another_number_of_processes_goes_on(
+def test_a_killed_process_ends_the_job_and_another_number_of_processes_resumes_it(
     words: list[str], alone: Path, tiny_weights: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"

@@ -91,7 +91,11 @@ def test_the_old_file_stays_until_the_new_one_is_on_the_disk(tmp_path, monkeypat
 
 def damaged(path, other):
     """What every message about a damaged checkpoint must have: the file and the way out."""
-    way_out = f"Delete it; --resume then goes on from {other.name}" if other else "--resume then starts the run again"
+    way_out = (
+        f"Delete it; `resume=True` then goes on from {other.name}"
+        if other
+        else "`resume=True` then starts the run again"
+    )
     return rf"{re.escape(str(path))} is damaged .*{re.escape(way_out)}"
 
 
@@ -212,7 +216,7 @@ def test_a_damaged_checkpoint_stops_the_resume_and_its_way_out_works(
     content = bytearray(path.read_bytes())
     content[-100] ^= 4
     path.write_bytes(content)
-    with pytest.raises(Failure, match="Delete it; --resume then goes on from stage0-epoch00001"):
+    with pytest.raises(Failure, match="Delete it; `resume=True` then goes on from stage0-epoch00001"):
         run_it(stopped, data=few_digits, resume=True)
     path.unlink()
     run_it(stopped, data=few_digits, resume=True)
@@ -234,7 +238,7 @@ def test_other_frozen_weights_are_refused(stopped, tiny_config, tiny_weights, fe
     moved = tiny_config.changed(backbone={"weights": str(other)})
     change_frozen_weights(other)
     before = {p.name: p.read_bytes() for p in (stopped / "checkpoints").iterdir()}
-    with pytest.raises(Failure, match=r"weights are not those this run began with.*--overwrite"):
+    with pytest.raises(Failure, match=r"weights are not those this run began with.*`overwrite=True`"):
         run_it(stopped, moved, few_digits, resume=True)
     assert {p.name: p.read_bytes() for p in (stopped / "checkpoints").iterdir()} == before
     run_it(stopped, data=few_digits, resume=True)
@@ -258,7 +262,7 @@ def test_other_images_are_refused(stopped, few_digits, run_it, change):
 
     data = SplitImages(replace(few_digits.image_set, **change(few_digits)), few_digits.split, [])
     metrics = (stopped / "metrics.jsonl").read_text()
-    with pytest.raises(Misuse, match=r"images are not those this run began with.*--overwrite"):
+    with pytest.raises(Misuse, match=r"images are not those this run began with.*`overwrite=True`"):
         run_it(stopped, data=data, resume=True)
     assert (stopped / "metrics.jsonl").read_text() == metrics
     assert json.loads((stopped / "run.json").read_text())["status"] == "running"

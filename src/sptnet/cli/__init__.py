@@ -1,10 +1,13 @@
-"""The command line. Heavy imports wait inside the verbs, so that help answers at once."""
+"""Command line: parse arguments, call the library, print. Holds no logic of its own.
+
+Heavy imports are inside the commands, so that help is fast.
+"""
 
 import sys
 
 import typer
 
-from sptnet.cli.processes import take_place, tells
+from sptnet.cli.processes import prints_error, set_up_rank
 from sptnet.cli.stopping import Stopped, Verbs
 from sptnet.cli.verbs import (
     check,
@@ -51,6 +54,7 @@ app.add_typer(recipes.app, name="recipes")
 
 @app.callback(invoke_without_command=True)
 def root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    """Handle options that come without a command."""
     if version:
         from sptnet import __version__
 
@@ -59,8 +63,8 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 def main() -> None:
-    """Runs a verb: 0 for done, 1 for a failure, 2 for misuse, 130 when stopped by Ctrl-C."""
-    take_place(sys.argv[1:])
+    """Run a command. Exit codes: 0 for success, 1 for a failure, 2 for misuse, 130 after Ctrl-C."""
+    set_up_rank(sys.argv[1:])
     try:
         app(prog_name="sptnet")
     except Stopped as stop:
@@ -68,7 +72,7 @@ def main() -> None:
             print(stop, file=sys.stderr)
         sys.exit(stop.exit_code)
     except SptnetError as error:
-        if tells(error):
+        if prints_error(error):
             print(f"error: {error.shown or error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:

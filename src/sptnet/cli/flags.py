@@ -1,8 +1,8 @@
-"""Parameters in messages, as the command line spells them.
+"""Replace parameters in library messages by command-line flags.
 
 Library errors name Python parameters and settings between backticks: `overwrite=True`, `out`, `training.batch_size=32`,
 `train(out='runs/a', resume=True)`. Here they become flags and commands: --overwrite, --out,
---set training.batch_size=32, sptnet train --out runs/a --resume. What no flag stands for is left as it is.
+--set training.batch_size=32, sptnet train --out runs/a --resume. Anything without a flag is left as it is.
 """
 
 import ast
@@ -21,18 +21,18 @@ OWN_OPTIONS = {
     "backbone.weights": ("weights",),
     "sptnet.start_from": ("start_from",),
 }
-"""Settings that some commands have options of their own for, by the names of their parameters."""
+"""Parameters of commands that stand for a setting."""
 _MARKED = re.compile(r"`([^`]+)`")
 _NAME = re.compile(r"[a-z_][a-z0-9_.]*")
 
 
 def with_flags(message: str, flags: Mapping[str, str]) -> str:
-    """Replace parameters between backticks by flags; `flags` has those of the command by parameter name."""
-    return _MARKED.sub(lambda found: _render(found.group(1), flags) or found.group(0), message)
+    """Replace parameters between backticks by flags; `flags` holds the flags of the command by parameter name."""
+    return _MARKED.sub(lambda match: _render(match.group(1), flags) or match.group(0), message)
 
 
 def flags_of(command: Any) -> dict[str, str]:
-    """The long flags of a command and its sub-commands, by parameter name."""
+    """Return the long flags of a command and its sub-commands, by parameter name."""
     flags: dict[str, str] = {}
     for inner in getattr(command, "commands", {}).values():
         flags |= flags_of(inner)
@@ -44,6 +44,7 @@ def flags_of(command: Any) -> dict[str, str]:
 
 
 def _render(text: str, flags: Mapping[str, str]) -> str | None:
+    """Return a parameter, setting or call in the words of the command line; None if there are no such words."""
     call = re.fullmatch(r"([a-z_]+)\((.*)\)", text, flags=re.DOTALL)
     if call is not None:
         return _command(text)
@@ -59,7 +60,7 @@ def _render(text: str, flags: Mapping[str, str]) -> str | None:
 
 
 def _plain(value: str) -> str:
-    """A Python literal as a shell word; anything else as it is."""
+    """Turn a Python literal into a shell word; leave anything else as it is."""
     try:
         literal = ast.literal_eval(value)
     except (ValueError, SyntaxError):
@@ -68,7 +69,7 @@ def _plain(value: str) -> str:
 
 
 def _command(text: str) -> str | None:
-    """A call such as train(out='x', resume=True) as a command line."""
+    """Turn a call such as train(out='x', resume=True) into a command line."""
     try:
         call = ast.parse(text, mode="eval").body
     except SyntaxError:

@@ -1,4 +1,4 @@
-"""Options that several verbs have, and the settings behind them."""
+"""Options shared by several commands, and the settings they stand for."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,13 +18,23 @@ DEVICE = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps
 
 
 def of_backbone(name: str | None, weights: Path | None) -> dict[str, Any]:
-    """The settings behind --backbone and --weights."""
+    """Return the settings that --backbone and --weights stand for."""
     return {"backbone.name": None if name == "auto" else name, "backbone.weights": weights and weights.resolve()}
 
 
 def given_settings(options: Mapping[str, Any], texts: Sequence[str] | None = None) -> dict[str, Any]:
-    """Settings by key: the texts of --set, overruled by options of their own; options that are None were not given."""
+    """Return settings by key: the texts of --set, and `options` on top; an option that is None was not given."""
     from sptnet.config.recipes import parse_settings
 
     given = {key: str(value) if isinstance(value, Path) else value for key, value in options.items()}
     return parse_settings(texts or []) | {key: value for key, value in given.items() if value is not None}
+
+
+def source_settings(recipe: str, data: Path | None) -> dict[str, Any]:
+    """Return the setting that makes a recipe for the embedded digits read the folder of --data instead."""
+    from sptnet.config.recipes import parse_toml, recipe_text
+
+    if data is None:
+        return {}
+    section = parse_toml(recipe_text(recipe), recipe).get("data")
+    return {"data.source": "folder"} if isinstance(section, dict) and section.get("source") == "digits" else {}

@@ -1,4 +1,4 @@
-"""What several processes, started by torchrun, do with a verb: they share its work, or the first does it alone."""
+"""Behaviour of commands that torchrun starts in several processes."""
 
 import os
 import sys
@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from sptnet.errors import Misuse, SptnetError
 from sptnet.runtime.torchrun import is_first
 
-SHARED = frozenset({"discover", "estimate", "predict", "train"})
+DISTRIBUTED = frozenset({"discover", "estimate", "predict", "train"})
+"""Commands whose work is shared among the ranks."""
 
 
-def take_place(words: Sequence[str]) -> None:
-    """Of a shared verb all but the first are silent. Of any other they end, and the first knows of no others."""
-    if words and words[0] in SHARED:
+def set_up_rank(arguments: Sequence[str]) -> None:
+    """Distributed commands: mute stdout on ranks > 0. Others: exit on ranks > 0, and run rank 0 as a single process."""
+    if arguments and arguments[0] in DISTRIBUTED:
         if not is_first():
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return
@@ -22,7 +23,7 @@ def take_place(words: Sequence[str]) -> None:
         os.environ.pop(name, None)
 
 
-def tells(error: SptnetError) -> bool:
-    """Whether this process says what went wrong. All of them see a misuse, and one of each machine tells of it."""
-    first_here = is_first() or os.environ.get("LOCAL_RANK", "0") == "0"
-    return not error.said_elsewhere and (first_here or not isinstance(error, Misuse))
+def prints_error(error: SptnetError) -> bool:
+    """Return True if this rank prints the error. Every rank raises a misuse, so only local rank 0 prints it."""
+    is_local_first = is_first() or os.environ.get("LOCAL_RANK", "0") == "0"
+    return not error.said_elsewhere and (is_local_first or not isinstance(error, Misuse))

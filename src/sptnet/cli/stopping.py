@@ -1,4 +1,4 @@
-"""Ctrl-C: what a verb says when it is stopped."""
+"""Run commands: library messages with flags, and a clear end after Ctrl-C."""
 
 import shlex
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from sptnet.errors import SptnetError
 
 
 class Stopped(SptnetError):
-    """By the user."""
+    """Error for a command that the user stopped with Ctrl-C."""
 
     exit_code = 130
 
@@ -22,25 +22,33 @@ class Stopped(SptnetError):
 
 
 class Verbs(TyperGroup):
-    """The commands. Ctrl-C ends one with a message, and library errors name its flags."""
+    """Group of all commands. Messages and errors of the library name the flags of the command that runs."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
+        from sptnet.runtime import progress
+
+        def spell(message: str) -> str:
+            command = self.commands.get(ctx.invoked_subcommand or "")
+            return message if command is None else with_flags(message, flags_of(command))
+
+        before, progress.spell = progress.spell, spell
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
             raise Stopped(*interrupt.args) from None
         except SptnetError as error:
-            command = self.commands.get(ctx.invoked_subcommand or "")
-            error.shown = with_flags(str(error), flags_of(command)) if command is not None else str(error)
+            error.shown = spell(str(error))
             raise
+        finally:
+            progress.spell = before
 
 
 @contextmanager
 def can_go_on(verb: str, out: Path) -> Iterator[None]:
-    """Whoever stops what is done here is told how to go on with the run."""
+    """Add the command that resumes the run in `out` to a KeyboardInterrupt."""
     try:
         yield
     except KeyboardInterrupt:
-        go_on = shlex.join(["sptnet", verb, "--resume", "--out", str(out)])
-        raise KeyboardInterrupt(f"the last whole epoch is kept. Go on with: {go_on}") from None
+        resume = shlex.join(["sptnet", verb, "--resume", "--out", str(out)])
+        raise KeyboardInterrupt(f"the last whole epoch is kept. Resume with: {resume}") from None

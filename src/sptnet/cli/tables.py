@@ -1,4 +1,4 @@
-"""Printing results on stdout."""
+"""Print tables of results to stdout."""
 
 from pathlib import Path
 from typing import Any
@@ -8,14 +8,19 @@ from rich.table import Table
 from rich.text import Text
 
 FORMS = {"": "one matching (v2)", "balanced": "class-balanced (v2b)", "separate": "separate matchings (v1)"}
+"""Titles of the accuracy variants, by their key in the scores."""
 
 
 def percent(value: float | None) -> str:
+    """Format a share as per cent; "-" for None and NaN."""
     return "-" if value is None or value != value else f"{100 * value:.1f}"
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]], lefts: int = 1) -> None:
-    """Every text is shown as it is: as plain strings, rich would take [bold] or :cat: in a name for a command."""
+    """Print a table; the first `lefts` columns are left-aligned, the others right-aligned.
+
+    Cells are printed verbatim: rich would interpret [bold] or :cat: in plain strings.
+    """
     table = Table(title=Text(title, style="table.title"), title_justify="left")
     for i, column in enumerate(columns):
         table.add_column(Text(column), justify="left" if i < lefts else "right")
@@ -24,8 +29,8 @@ def print_table(title: str, columns: list[str], rows: list[list[str]], lefts: in
     Console(highlight=False, width=None if Console().is_terminal else 110).print(table)
 
 
-def print_scores(scores: dict[str, Any], where: Path | None = None) -> None:
-    """All/Old/New in the three forms, NMI and ARI, for every set that was scored."""
+def print_scores(scores: dict[str, Any], run: Path | None = None) -> None:
+    """Print All/Old/New accuracy in its three variants, NMI and ARI per scored set."""
     rows = []
     for name, score in scores.items():
         for form, label in FORMS.items():
@@ -35,5 +40,5 @@ def print_scores(scores: dict[str, Any], where: Path | None = None) -> None:
             rows.append([f"{name} ({score['images']} images)" if not form else "", label, *numbers, *extra])
     if rows:
         print_table("accuracy in per cent", ["images", "matching", "All", "Old", "New", "NMI", "ARI"], rows, lefts=2)
-    if where is not None:
-        print(f"run: {where}")
+    if run is not None:
+        print(f"run: {run}")

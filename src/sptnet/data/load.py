@@ -20,7 +20,7 @@ from sptnet.runtime.text import printable
 
 ALL_LABELLED = (
     "every image is labelled, so there is nothing to discover. Put the unsorted images in a folder called unlabelled "
-    "(or name yours with `unlabelled`). To hide categories for an experiment instead, use sptnet train with "
+    "(or name yours with `data.unlabelled`). To hide categories for an experiment instead, use sptnet train with "
     "`data.known_classes=N`."
 )
 
@@ -69,18 +69,16 @@ def split_image_set(settings: DataSettings, image_set: ImageSet) -> Split:
     return make_split(image_set, known, settings.labelled_share, settings.split_seed, settings.holdout_share, domain)
 
 
-def load_image_set(
-    settings: DataSettings, tell: Say = say, limit_flag: str = "--set data.max_unreadable="
-) -> tuple[ImageSet, list[UnreadableImage]]:
+def load_image_set(settings: DataSettings, tell: Say = say) -> tuple[ImageSet, list[UnreadableImage]]:
     """Read the images and drop unreadable ones, which are returned too.
 
     A benchmark must be complete, since missing images would shift its split.
     """
     image_set = read_image_set(settings)
-    allowed = settings.max_unreadable
+    allowed, also = settings.max_unreadable, ""
     if settings.source in BENCHMARKS and settings.check_counts:
-        allowed, limit_flag = 0.0, f"--set data.check_counts=false {limit_flag}"
-    image_set, unreadable = drop_unreadable(image_set, allowed, tracker("reading images"), limit_flag)
+        allowed, also = 0.0, "`data.check_counts=false` "
+    image_set, unreadable = drop_unreadable(image_set, allowed, tracker("reading images"), also)
     for problem in unreadable[:10]:
         tell(f"skipped {printable(problem.name)}: {problem.reason}")
     if unreadable:

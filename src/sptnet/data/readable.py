@@ -15,7 +15,7 @@ from PIL import Image
 from sptnet.data.image_file import UnreadableImage, check_image, read_image, reason_for
 from sptnet.data.image_set import ImageSet
 from sptnet.errors import Failure
-from sptnet.runtime.text import first_three, printable
+from sptnet.runtime.text import count, first_three, printable
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ def drop_unreadable(
     image_set: ImageSet,
     max_share: float = 0.01,
     track: Callable[..., Iterable[Any]] = _no_display,
-    limit_flag: str = "--set data.max_unreadable=",
+    also: str = "",
 ) -> tuple[ImageSet, list[UnreadableImage]]:
     """Decode every image file once; without the unreadable ones, unless they are more than `max_share`."""
     files = [(i, source) for i, source in enumerate(image_set.sources) if isinstance(source, Path)]
@@ -41,7 +41,7 @@ def drop_unreadable(
         if problem is not None:
             bad[i] = problem
     problems = list(bad.values())
-    refusal = too_many_unreadable(problems, len(image_set), max_share, limit_flag)
+    refusal = too_many_unreadable(problems, len(image_set), max_share, also)
     if refusal is not None:
         raise Failure(refusal)
     return image_set.subset([i for i in range(len(image_set)) if i not in bad]), problems
@@ -51,7 +51,7 @@ def too_many_unreadable(
     problems: Sequence[UnreadableImage],
     total: int,
     max_share: float,
-    limit_flag: str = "--set data.max_unreadable=",
+    also: str = "",
 ) -> str | None:
     """Why so many unreadable images of `total` cannot be skipped; None if they can."""
     share = len(problems) / max(1, total)
@@ -64,7 +64,7 @@ def too_many_unreadable(
     return (
         f"{len(problems)} of {total} images ({share:.1%}) cannot be read, more than the {max_share:.1%} "
         f"allowed: {examples}. "
-        f"Repair or remove them, or raise the limit with {limit_flag}{enough:g}."
+        f"Repair or remove them, or raise the limit with {also}`data.max_unreadable={enough:g}`."
     )
 
 
@@ -112,3 +112,14 @@ def _content(id_: str, source: Path | npt.NDArray[Any] | Image.Image) -> list[by
             return [str(size).encode(), head, stream.read(_EDGE)]
     except OSError as error:
         raise UnreadableImage(id_, reason_for(error)) from error
+
+
+def refuse_unreadable(image_set: ImageSet, track: Callable[..., Iterable[Any]] = _no_display) -> None:
+    """Decode every image file once; raise if one of them cannot be read."""
+    _, problems = drop_unreadable(image_set, 1.0, track)
+    if problems:
+        named = first_three([f"{printable(problem.name)} ({problem.reason})" for problem in problems])
+        raise Failure(
+            f"{count(problems, 'image')} of {len(image_set):,} cannot be read: {named}. "
+            "Fetch the data set again, or repair these images."
+        )

@@ -1,4 +1,4 @@
-"""The demo: every method on the embedded digits, side by side."""
+"""Demo: compare all methods on the embedded digits."""
 
 import time
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ VARIANTS = {"SPTNet-S": "shared", "SPTNet-P": "spatial", "SPTNet": "spatial+glob
 
 @dataclass(frozen=True)
 class DemoRow:
-    """One line of the table. SPTNet's seconds are those on top of the SimGCD model it starts from."""
+    """Scores and costs of a method. The seconds of SPTNet do not include the SimGCD model that it starts from."""
 
     method: str
     all: float
@@ -29,20 +29,21 @@ class DemoRow:
 
 
 def run_demo(out: Path, seed: int, overwrite: bool, tell: Say) -> Iterator[DemoRow]:
-    """Yields each method's row as soon as it is known; leaves a run directory for each that trains."""
+    """Run every method in a run directory of its own below `out`; yield a row per method as soon as it is finished."""
     check_new_folder(out, "the runs of a demo", [], overwrite=overwrite)
     config = load_recipe("digits", {"seed": seed})
     data = load_data(config.data, tell)
     for name, method in BASELINES.items():
         trial = Experiment(config.model_copy(update={"method": method}), RunFolder(out / method), data, tell)
-        yield timed(name, trial, overwrite)
+        yield run_timed(name, trial, overwrite)
     start = {"start_from": str((out / "simgcd").resolve())}
     for name, kind in VARIANTS.items():
         variant = config.changed(prompt={"kind": kind}, sptnet=start)
-        yield timed(name, Experiment(variant, RunFolder(out / name.lower()), data, tell), overwrite)
+        yield run_timed(name, Experiment(variant, RunFolder(out / name.lower()), data, tell), overwrite)
 
 
-def timed(name: str, experiment: Experiment, overwrite: bool) -> DemoRow:
+def run_timed(name: str, experiment: Experiment, overwrite: bool) -> DemoRow:
+    """Run an experiment and measure its time."""
     start = time.perf_counter()
     scores = experiment.run(overwrite=overwrite)["unlabelled"]
     seconds = time.perf_counter() - start

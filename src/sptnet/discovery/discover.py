@@ -35,8 +35,8 @@ from sptnet.runtime.torchrun import lent_cores
 from sptnet.training.experiment import Experiment
 
 WAYS_OUT = (
-    "Ways out: connect to the network and try again; give a local weights file with --weights FILE; or, for small "
-    f"drawings, take the backbone that comes with sptnet: --backbone {EMBEDDED}. (In Python: weights=..., backbone=...)"
+    "Ways out: connect to the network and try again; give a local weights file with `weights=FILE`; or, for small "
+    f"drawings, take the backbone that comes with sptnet: `backbone={EMBEDDED}`."
 )
 
 
@@ -92,9 +92,9 @@ def another_round(
     had no labels.
     """
     if "data.labels" in changes:
-        raise Misuse("--continue takes its labels from the edits of the earlier run. Leave --labels out.")
+        raise Misuse("another round takes its labels from the edits of the earlier run. Leave `data.labels` out.")
     if out.resolve() == earlier.resolve():
-        raise Misuse(f"the new round would replace {earlier}, which it builds on. Give another --out.")
+        raise Misuse(f"the new round would replace {earlier}, which it builds on. Give another `out`.")
     run, found = RunFolder(out), next_round(earlier, out)
     config = change_settings(found.config, changes)
     world().do_first(lambda: run.check_new(overwrite, config.data.folder))

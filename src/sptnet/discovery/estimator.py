@@ -34,39 +34,39 @@ Ids = npt.NDArray[np.int64]
 
 
 class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
-    """Recognises known categories and finds new ones among images of which some are labelled.
+    """Recognise known categories and discover new ones among images, some of which are labelled.
 
     `fit(X, y)` takes as X a folder, a list of paths, arrays (images x height x width x channels, or a list), Pillow
-    images, tensors, or a torch Dataset of images or of (image, label). y holds a name or a whole number for each image,
-    and -1, None or NaN where it is not known. A folder has no y: the names of its sub-folders are the labels.
+    images, tensors, or a torch Dataset of images or of (image, label). y holds a name or a whole number per image, and
+    -1, None or NaN for unlabelled images. A folder needs no y: the names of its sub-folders are the labels.
 
     Parameters
     ----------
-    method : "sptnet", "simgcd", "gcd", "sskmeans", "kmeans", or "auto" for what the time allows; only kmeans does
-        without labels
-    n_categories : known and new ones together, or "auto" to estimate the number
+    method : "sptnet", "simgcd", "gcd", "sskmeans", "kmeans", or "auto" to choose by the available time; only kmeans
+        works without labels
+    n_categories : number of known and new categories together, or "auto" to estimate it
     backbone : a timm name, "sptnet_digits_vit", or "auto" for DINO ViT-B/16
     device : "auto", "cpu", "cuda", "cuda:N" or "mps"
     random_state : whole number, RandomState or None
-    weights : file with weights of the backbone, instead of a download
-    epochs : epochs of training, for SPTNet of each of its two stages; as many as fit into the time if not given
-    minutes : the time there is; 30 on a CPU and 240 on a GPU if not given
-    settings : any other settings by their key, such as {"training.batch_size": 64}
-    out : run directory to write, which all commands of sptnet understand; if not given, nothing is left on disk.
-        Several processes of torchrun need one that all of them see
-    verbose : whether to tell the plan and show progress
+    weights : weights file of the backbone, instead of a download
+    epochs : epochs of training, per stage for SPTNet; as many as fit into the time if not given
+    minutes : available time; 30 on a CPU and 240 on a GPU if not given
+    settings : other settings by key, such as {"training.batch_size": 64}
+    out : run directory to write, for use with all commands of sptnet; if not given, nothing is left on disk.
+        Processes of torchrun need one on a shared disk
+    verbose : print the plan and show progress
 
     Attributes
     ----------
-    labels_ : category of every image by the model, an index into `classes_`, in the order of X
+    labels_ : predicted category per image, an index into `classes_`, in the order of X
     probabilities_ : images x categories
-    embedding_ : images x features, rows of length one
+    embedding_ : images x features, rows of unit length
     classes_ : names of the categories: the known ones first, in sorted order (numbers by value), so that the k-th known
         class has index k; then new-1, new-2 and so on. Whole numbers in y become names: 7 is "7".
-    n_categories_, n_known_ : how many there are, and how many of them were known
-    categories_ : size, certainty, representatives and more of each category, in the order of `classes_`
-    images_ : name of every image in the order of X; in a folder, images that cannot be read are left out
-    plan_ : what was done and why
+    n_categories_, n_known_ : number of categories, and of known categories
+    categories_ : size, certainty, representatives and more per category, in the order of `classes_`
+    images_ : name per image in the order of X; unreadable images of a folder are left out
+    plan_ : the plan that was carried out, with its reasons
     run_ : the run directory, or None
     """
 
@@ -98,12 +98,12 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Iterable[Any] | None = None) -> Self:  # noqa: N803
-        """Discover the categories of X; y holds the labels, -1, None or NaN where there is none."""
+        """Discover the categories of X; y holds a label per image, -1, None or NaN for unlabelled images."""
         if world().size > 1 and self.out is None:
-            raise Misuse("several processes need a run directory that all of them see. Give out=DIR.")
+            raise Misuse("several processes need a run directory on a shared disk. Give `out=DIR`.")
         changes = self._changes()
         config = make_settings(self.backbone, changes)
-        with self._told():
+        with self._messages():
             config, images = self._read(config, X, y)
             if self.out is not None:
                 self._fit_into(Path(self.out), config, images, frozenset(changes))
@@ -114,27 +114,27 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         return self
 
     def fit_predict(self, X: Any, y: Iterable[Any] | None = None, **kwargs: Any) -> Ids:  # noqa: N803
-        """The category of every image of X."""
+        """Fit to X and return the category per image, an index into `classes_`."""
         return self.fit(X, y, **kwargs).labels_
 
     def fit_transform(self, X: Any, y: Iterable[Any] | None = None, **fit_params: Any) -> Floats:  # noqa: N803
-        """The feature of every image of X."""
+        """Fit to X and return the features, images x dim, with rows of unit length."""
         return self.fit(X, y, **fit_params).embedding_
 
     def predict(self, X: Any) -> Ids:  # noqa: N803
-        """The category of each image, an index into `classes_`."""
+        """Predict the category per image, an index into `classes_`."""
         return self._outputs(X).categories
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """Images x categories."""
+        """Predict probabilities, images x categories."""
         return self._outputs(X).probabilities
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
-        """The feature of each image, of length one."""
+        """Compute features, images x dim, with rows of unit length."""
         return self._outputs(X).unit_features
 
     def score(self, X: Any, y: Iterable[Any]) -> float:  # noqa: N803
-        """Accuracy under the best one-to-one matching of categories and classes; images without a label count not."""
+        """Return the accuracy on the labelled images under the best one-to-one matching of categories and classes."""
         names = label_names(y, len(as_images(X).sources))
         predicted = self.predict(X)
         labelled = np.array([name is not None for name in names])
@@ -146,7 +146,7 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
 
     def _changes(self) -> dict[str, Any]:
         if self.epochs is not None and (isinstance(self.epochs, bool) or not self.epochs >= 1):
-            raise Misuse(f"epochs is {self.epochs!r}. Give a whole number of at least 1, or None.")
+            raise Misuse(f"`epochs` is {self.epochs!r}. Give a whole number of at least 1, or None.")
         weights = {} if self.weights is None else {"backbone.weights": str(Path(self.weights).absolute())}
         epochs = {} if self.epochs is None else epoch_settings(self.epochs)
         own = {"n_categories": self.n_categories, "device": self.device, "seed": seed_from(self.random_state)}
@@ -195,11 +195,12 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
 
     def _outputs(self, X: Any) -> Outputs:  # noqa: N803
         check_is_fitted(self)
-        with self._told():
+        with self._messages():
             return self._predictor.outputs(list(as_images(X).sources))
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _messages(self) -> Iterator[None]:
+        """Show messages and progress if verbose."""
         before = console.quiet
         console.quiet = before or not self.verbose
         try:
@@ -209,6 +210,6 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as Python's own, a tuple as a list."""
+    """Convert numpy numbers to Python numbers and tuples to lists."""
     plain = value.item() if isinstance(value, np.generic) else value
     return list(plain) if isinstance(plain, tuple) else plain

@@ -1,4 +1,4 @@
-"""Images and labels as Python programs have them, turned into a pile."""
+"""Convert images and labels of Python programs into an image set."""
 
 import math
 from collections import Counter
@@ -21,15 +21,17 @@ from sptnet.errors import Misuse
 
 @dataclass(frozen=True)
 class GivenImages:
+    """Images, and their labels if they came with labels."""
+
     sources: tuple[ImageSource, ...]
     labels: list[Any] | None
-    """One for each image where they came with a label, as from a Dataset."""
+    """Label per image, if X is a Dataset of (image, label)."""
 
 
 def as_images(X: Any) -> GivenImages:  # noqa: N803
-    """From a folder, paths, arrays, Pillow images, tensors, or a Dataset of images or of (image, label)."""
+    """Return the images of a folder, paths, arrays, Pillow images, tensors, or a Dataset with or without labels."""
     if isinstance(X, str | Path):
-        return GivenImages(tuple(_in_folder(Path(X))), None)
+        return GivenImages(tuple(_images_in(Path(X))), None)
     if isinstance(X, Dataset):
         return _from_dataset(X)
     if isinstance(X, np.ndarray | Tensor) and X.ndim not in (3, 4) and not (X.ndim == 1 and _is_text(X)):
@@ -43,7 +45,7 @@ def as_images(X: Any) -> GivenImages:  # noqa: N803
 
 
 def as_source(image: Any) -> ImageSource:
-    """One image in a form that can be read; tensors have their channels first, floats from 0 to 1."""
+    """Convert an image into a source; tensors are channels first, floats are in [0, 1]."""
     if isinstance(image, str):
         return Path(image)
     if isinstance(image, Tensor):
@@ -59,7 +61,7 @@ def _is_text(values: Any) -> bool:
     return isinstance(values, np.ndarray) and values.dtype.kind in "UO"
 
 
-def _in_folder(folder: Path) -> list[Path]:
+def _images_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise Misuse(f"there is no folder {folder}. Give a folder of images; a single image goes into a list.")
     paths = find_images(folder)
@@ -82,10 +84,10 @@ def _plain(label: Any) -> Any:
 
 
 def label_names(y: Iterable[Any], n_images: int) -> list[str | None]:
-    """The name of every label; None for -1, None, NaN and an empty text."""
+    """Return the name per label; None for -1, None, NaN and an empty text."""
     values = [_plain(label) for label in (y.tolist() if isinstance(y, np.ndarray | Tensor) else y)]
     if len(values) != n_images:
-        raise Misuse(f"y has {len(values)} labels but X has {n_images} images. Give one for each image.")
+        raise Misuse(f"y has {len(values)} labels but X has {n_images} images. Give one per image.")
     return [_name(label) for label in values]
 
 
@@ -103,17 +105,17 @@ def _name(label: Any) -> str | None:
 
 
 def sorted_names(names: Iterable[str | None]) -> tuple[str, ...]:
-    """Each once; numbers by their value, before all others."""
-    return tuple(sorted({name for name in names if name is not None}, key=_place))
+    """Return the distinct names in order: numbers by value, then all others."""
+    return tuple(sorted({name for name in names if name is not None}, key=_sort_key))
 
 
-def _place(name: str) -> tuple[bool, int, str]:
+def _sort_key(name: str) -> tuple[bool, int, str]:
     number = name.isascii() and name.isdecimal()
     return not number, int(name) if number else 0, name
 
 
 def as_image_set(images: GivenImages, names: Sequence[str | None]) -> ImageSet:
-    """A pile of which the named images are labelled."""
+    """Build an image set in which images with a name are labelled."""
     classes = sorted_names(names)
     position = {name: i for i, name in enumerate(classes)}
     labels = np.array([UNKNOWN if name is None else position[name] for name in names], dtype=np.int64)
@@ -129,14 +131,14 @@ def as_image_set(images: GivenImages, names: Sequence[str | None]) -> ImageSet:
 
 
 def _ids(sources: Sequence[ImageSource]) -> tuple[str, ...]:
-    """A path is its own id, unless it is there twice; other images have numbers."""
+    """Return an id per image: its path if that is unique, else a number."""
     paths = [str(source) if isinstance(source, Path) else "" for source in sources]
     times, width = Counter(paths), len(str(len(sources) - 1))
     return tuple(path if path and times[path] == 1 else f"image-{i:0{width}d}" for i, path in enumerate(paths))
 
 
 def seed_from(random_state: int | np.random.RandomState | None) -> int:
-    """A whole number is its own seed; a generator is drawn from."""
+    """Return a whole number as it is; draw a seed from a generator."""
     from sklearn.utils import check_random_state
 
     if isinstance(random_state, Integral) and not isinstance(random_state, bool):

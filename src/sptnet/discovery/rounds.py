@@ -1,4 +1,4 @@
-"""Another round: what a person put right in one run becomes the labels of the next."""
+"""Another round: the edits of a run become labels of the next run."""
 
 import csv
 import io
@@ -30,18 +30,18 @@ LABELLED_BEFORE = ("labelled", "holdout")
 
 @dataclass(frozen=True)
 class Round:
-    """What a finished and edited run passes on to the next."""
+    """Settings and labels of a run that follows an edited run."""
 
     config: Config
-    """Settings as before; the labels come from the new run's own file."""
+    """Settings of the earlier run; labels are read from the directory of the new run."""
     labels: Mapping[str, str]
-    """Category by image."""
+    """Labels by image id."""
     had_labels: bool
-    """Whether the earlier run had any."""
+    """True if the earlier run had labels."""
 
 
 def next_round(earlier: str | Path, out: Path) -> Round:
-    """Settings and labels for a run in `out` that goes on from the edits of an earlier one."""
+    """Return settings and labels for a run in `out` that starts from the edits of an earlier run."""
     run = RunFolder(earlier)
     config = run.config()
     if config.data.source != "folder" or config.data.folder is None:
@@ -50,7 +50,7 @@ def next_round(earlier: str | Path, out: Path) -> Round:
     if not in_force(edits):
         raise Misuse(
             f"nothing in {run.path} has been edited, so another round would learn nothing new. Name, merge or correct "
-            f"categories first, such as: sptnet edit {run.path} rename {result.names[-1]} NAME"
+            f"categories first, such as: `edit({str(run.path)!r}, 'rename', {result.names[-1]!r}, 'NAME')`"
         )
     labels = next_labels(result, edits)
     present = {id_ for id_, source in zip(result.ids, result.sources, strict=True) if source is not None}
@@ -68,14 +68,14 @@ def next_round(earlier: str | Path, out: Path) -> Round:
 
 
 def next_labels(result: RunResult, edits: Sequence[Edit]) -> dict[str, str]:
-    """The label of every image that the next round may learn from.
+    """Return the labels of the next round by image id.
 
-    These are images labelled before, under the present name of their label; images that a person moved; and the
-    members of every category that a person has renamed, merged, split or moved images into, unless they are doubtful.
-    Dropped images and test images have none.
+    Labelled are: images labelled before, with the edited name of their label; moved images; and the members of every
+    category that was renamed, merged, split or moved to, unless they are doubtful. Dropped images and test images have
+    no label.
     """
     state, names = replay(result, edits), edited_names(result, edits)
-    touched, moved = settled(result, edits)
+    confirmed, moved = confirmed_categories(result, edits)
     doubtful = {id_ for category in describe_categories(state) for id_ in category.doubtful}
     labels = {}
     for i, id_ in enumerate(result.ids):
@@ -86,35 +86,35 @@ def next_labels(result: RunResult, edits: Sequence[Edit]) -> dict[str, str]:
             labels[id_] = present
         elif result.part[i] in LABELLED_BEFORE and truth is not None:
             given = result.names.index(truth)
-            if given != result.category[i]:  # the model took it for something else, but its label stands
+            if given != result.category[i]:  # the prediction differs, but the label takes precedence
                 present = names.names[names.translate(np.array([given]), result.features[i : i + 1])[0]]
             labels[id_] = present
-        elif present in touched and id_ not in doubtful:
+        elif present in confirmed and id_ not in doubtful:
             labels[id_] = present
     return labels
 
 
-def settled(result: RunResult, edits: Sequence[Edit]) -> tuple[set[str], set[str]]:
-    """Present names of the categories that a person has made up their mind about, and the images they moved."""
-    touched: set[str] = set()
+def confirmed_categories(result: RunResult, edits: Sequence[Edit]) -> tuple[set[str], set[str]]:
+    """Return the names of all categories that edits confirm, and the ids of all moved images."""
+    confirmed: set[str] = set()
     moved: set[str] = set()
     for edit in in_force(edits):
         before, result = result, apply_edit(result, edit)
         match edit:
             case Rename(category, to):
-                touched = touched - {category} | {to}
+                confirmed = confirmed - {category} | {to}
             case Merge(categories, into):
-                touched = touched - set(categories) | {into}
+                confirmed = confirmed - set(categories) | {into}
             case SplitCategory(category, _, _):
-                touched = touched - {category} | (set(result.names) - set(before.names))
+                confirmed = confirmed - {category} | (set(result.names) - set(before.names))
             case Move(images, to, _):
-                touched |= {to}
+                confirmed |= {to}
                 moved |= set(images)
-    return touched, moved
+    return confirmed, moved
 
 
 def read_round(config: Config, labels: Mapping[str, str], tell: Say = say) -> SplitImages:
-    """The images with these labels, as they will be read from the run once its labels file is there."""
+    """Read the images with these labels, as they are read later from the labels file of the run."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / LABELS
         write_text_atomically(file, labels_text(labels))
@@ -122,7 +122,7 @@ def read_round(config: Config, labels: Mapping[str, str], tell: Say = say) -> Sp
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
-    """A labels file, as `--labels` reads it."""
+    """Return the content of a labels file, as the setting data.labels expects it."""
     text = io.StringIO(newline="")
     table = csv.writer(text)
     table.writerow(["path", "label"])

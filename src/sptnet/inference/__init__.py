@@ -1,4 +1,4 @@
-"""A model over images without learning: features, predictions, attention, counts, exports.
+"""Apply a model to images without training: features, predictions, scores, attention, counts, exports.
 
-Knows nothing of stages, optimisers or the run that is being trained.
+Independent of stages, optimisers and the state of training.
 """

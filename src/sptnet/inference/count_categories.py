@@ -1,12 +1,18 @@
 """Estimate the number of categories of a run from the features of the pre-trained backbone."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.clustering.count import CountEstimate, CountMethod, estimate_n_categories
-from sptnet.data.load import SplitImages
-from sptnet.runtime.distributed import World
+from sptnet.config import Config
+from sptnet.data.load import SplitImages, load_data
+from sptnet.inference.features import feature_cache
+from sptnet.model.backbone import backbone_from
+from sptnet.runtime.compute import choose_compute
+from sptnet.runtime.distributed import World, world
 from sptnet.runtime.progress import bar
 
 TYPICAL_TRIALS = 30  # numbers of categories that an estimate tries
@@ -16,7 +22,7 @@ def count_categories(
     images: SplitImages,
     features: Float[Tensor, "n dim"],
     seed: int,
-    world: World,
+    everyone: World,
     least: int | None = None,
     most: int | None = None,
     method: CountMethod = "auto",
@@ -26,7 +32,7 @@ def count_categories(
     trained_on = np.concatenate([split.labelled, split.unlabelled])
     labels = np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1)
     with bar("trying counts", TYPICAL_TRIALS) as update:
-        return world.from_first(
+        return everyone.from_first(
             lambda: estimate_n_categories(
                 features[trained_on].numpy(),
                 labels,
@@ -37,3 +43,30 @@ def count_categories(
                 on_trial=lambda count, tried: update(min(tried, TYPICAL_TRIALS), f"{count} categories"),
             )
         )
+
+
+@dataclass(frozen=True)
+class CategoryCount:
+    """Estimated number of categories, and what is known about it."""
+
+    estimate: CountEstimate
+    n_known: int
+    """Number of known categories."""
+    truth: int | None
+    """True number of categories; None unless every image has a ground truth."""
+
+
+def estimate_categories(
+    config: Config, seed: int = 0, least: int | None = None, most: int | None = None, method: CountMethod = "auto"
+) -> CategoryCount:
+    """Estimate the number of categories with features of the pre-trained backbone; ranks of torchrun share the work."""
+    everyone = world()
+    images = everyone.from_first(lambda: load_data(config.data))
+    split = images.split
+    backbone = backbone_from(config, everyone)
+    compute = choose_compute(config.device, config.precision, everyone.local_rank)
+    cache = feature_cache(config, images.image_set, backbone.pixels, compute, everyone)
+    features = cache.compute_all(backbone.to(compute.device))
+    estimate = count_categories(images, features, seed, everyone, least, most, method)
+    targets = split.target[np.concatenate([split.labelled, split.unlabelled])]
+    return CategoryCount(estimate, split.n_known, len(np.unique(targets)) if (targets >= 0).all() else None)

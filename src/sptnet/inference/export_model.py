@@ -1,7 +1,7 @@
-"""A trained model as one file for other programs: images to (features, logits), in batches of any size.
+"""Export a trained model as one file for other programs: images to (features, logits), in batches of any size.
 
-The pixel prompts are folded in, so the file holds a plain Vision Transformer. With it goes what a program must know to
-use it: how pixels are made, and what the categories are called.
+The pixel prompts are folded in, so the file holds a plain Vision Transformer. Metadata in the file describe the
+preprocessing of images and the categories.
 """
 
 import json
@@ -26,32 +26,33 @@ from sptnet.runtime.files import check_new_file, check_outside, write_atomically
 
 MODEL_FORMS = ("torch", "onnx")
 FACTS = "sptnet.json"
-"""Where the facts are: among the extra files of a torch program, among the metadata of an ONNX model."""
+"""Name of the metadata: among the extra files of a torch program, among the properties of an ONNX model."""
 LARGEST_ONNX = 2**31 - 2**20
-"""An ONNX file is one message of less than 2 GB; a megabyte is left for the graph."""
+"""Limit in bytes: an ONNX file is one message of less than 2 GB, of which 1 MB is reserved for the graph."""
 
 
 class FeaturesAndLogits(nn.Module):
-    """What is exported: the class token of normalised images, and their logits."""
+    """Module that is exported: normalised images to class tokens and logits."""
 
     def __init__(self, model: GcdModel):
         super().__init__()
         self.model = model
 
     def forward(self, images: Float[Tensor, "n 3 h w"]) -> tuple[Float[Tensor, "n dim"], Float[Tensor, "n k"]]:
+        """Compute features and logits."""
         features = self.model.features(images)
         return features, self.model.head(features)[1]
 
 
 def export_model(run: str | Path, to: str | Path, form: str, overwrite: bool = False) -> ModelCard:
-    """Writes the model of a run or of a model directory as one file; returns what is known about it."""
+    """Write the model of a run or of a model directory as one file; return its card."""
     writers: dict[str, Callable[[ExportedProgram, str, Path], None]] = {"torch": write_torch, "onnx": write_onnx}
     if form not in writers:
         raise Misuse(f"there is no model as {form}. Choose from: {', '.join(MODEL_FORMS)}.")
     target = Path(to)
     _check_target(target, Path(run), overwrite)
     if form == "onnx":
-        _check_onnx_is_here()
+        _check_onnx_installed()
     model, card = load_model(run)
     if form == "onnx":
         _check_size(model)
@@ -63,7 +64,7 @@ def export_model(run: str | Path, to: str | Path, form: str, overwrite: bool = F
 
 
 def traced(model: GcdModel) -> ExportedProgram:
-    """The program that the model runs, for any number of images of its size."""
+    """Trace the model with folded prompts, for batches of any size."""
     size = model.backbone.pixels.image_size
     module = FeaturesAndLogits(fold_prompt(model)).eval()
     with torch.no_grad():
@@ -71,7 +72,7 @@ def traced(model: GcdModel) -> ExportedProgram:
 
 
 def describe(card: ModelCard, pixels: PixelFormat, names: EditedNames | None = None) -> dict[str, Any]:
-    """How pixels are made, in the order of the work, and the category of every logit."""
+    """Describe the preprocessing, in the order of its steps, and the category of every logit."""
     return {
         "input": "images",
         "outputs": ["features", "logits"],
@@ -91,7 +92,7 @@ def describe(card: ModelCard, pixels: PixelFormat, names: EditedNames | None = N
 
 
 def _categories(card: ModelCard, names: EditedNames | None) -> list[dict[str, Any]]:
-    """Renamed and merged ones have their present name; which part of a split one an image belongs to is not said."""
+    """Describe a category per logit with its edited name; a split category keeps its name and lists its parts."""
     if names is None:
         return [{"name": name, "is_new": i >= card.n_known} for i, name in enumerate(card.categories)]
     known = set(names.names[: names.n_known])
@@ -105,12 +106,13 @@ def _categories(card: ModelCard, names: EditedNames | None) -> list[dict[str, An
 
 
 def write_torch(program: ExportedProgram, facts: str, path: Path) -> None:
-    """For `torch.export.load`."""
+    """Write a program for `torch.export.load`."""
     with path.open("wb") as stream:
         torch.export.save(program, stream, extra_files={FACTS: facts})  # type: ignore[arg-type]
 
 
 def write_onnx(program: ExportedProgram, facts: str, path: Path) -> None:
+    """Write a program as an ONNX model."""
     outputs = ["features", "logits"]
     onnx = torch.onnx.export(program, input_names=["images"], output_names=outputs, dynamo=True, verbose=False)
     assert onnx is not None
@@ -123,7 +125,7 @@ def _check_target(target: Path, run: Path, overwrite: bool) -> None:
     check_new_file(target, "to", overwrite)
 
 
-def _check_onnx_is_here() -> None:
+def _check_onnx_installed() -> None:
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
         raise Misuse(

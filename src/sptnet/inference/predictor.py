@@ -1,4 +1,4 @@
-"""`sptnet.load`: a trained model to use on images."""
+"""Predict images with a trained model: `sptnet.load` and its result."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -26,7 +26,7 @@ ImageInputs = Sequence[str | Path | Image.Image | npt.NDArray[Any]] | npt.NDArra
 
 
 class Predictor:
-    """A trained model with its category names, for paths, PIL images or arrays."""
+    """Trained model with its category names; takes paths, PIL images and arrays."""
 
     def __init__(self, model: GcdModel, card: ModelCard, compute: Compute, batch_size: int = 64):
         self.model = model.to(compute.device).eval()
@@ -34,20 +34,21 @@ class Predictor:
 
     @cached_property
     def folded(self) -> GcdModel:
-        """The model as it predicts: with its pixel prompts folded into the position embedding, where they can be."""
+        """Model used for prediction, with pixel prompts folded into the position embedding where possible."""
         return fold_prompt(self.model)
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Names: known ones first, then the discovered ones."""
+        """Names of the categories: known ones first, then discovered ones."""
         return self.card.categories
 
     @property
     def n_known(self) -> int:
+        """Number of known categories."""
         return self.card.n_known
 
     def outputs(self, images: ImageInputs, prompted: bool = True) -> Outputs:
-        """Features and logits of one image or many."""
+        """Compute features and logits; `prompted=False` omits the prompts."""
         sources = as_sources(images)
         pixels = self.model.backbone.pixels
         store = ImageStore(sources, pixels, self.card.crop_ratio, cache_mb=0)
@@ -55,25 +56,27 @@ class Predictor:
         return compute_outputs(self.folded if prompted else self.model, views, self.compute, prompted)
 
     def predict(self, images: ImageInputs) -> npt.NDArray[np.int64]:
-        """The category of each image, as an index into `categories`."""
+        """Return the category per image, as an index into `categories`."""
         return self.outputs(images).categories
 
     def predict_proba(self, images: ImageInputs) -> npt.NDArray[np.float32]:
+        """Return class probabilities, images x categories."""
         return self.outputs(images).probabilities
 
     def features(self, images: ImageInputs) -> npt.NDArray[np.float32]:
-        """The class token of each image, prompts applied."""
+        """Return the class token per image, images x dim, with prompts."""
         return self.outputs(images).features.numpy()
 
     @torch.inference_mode()
     def logits(self, x: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n k"]:
-        """Plain cosines for a batch of already normalised tensors, prompts applied."""
+        """Compute logits, which are cosines, for a batch of normalised images, with prompts."""
         with self.compute.autocast():
             logits: Tensor = self.folded(x.to(self.compute.device))[1]
         return logits.float()
 
 
 def as_sources(images: ImageInputs) -> list[Any]:
+    """Return a list of images from one image, a sequence of images or an array with the images on its first axis."""
     if isinstance(images, str | Path | Image.Image):
         return [Path(images) if isinstance(images, str) else images]
     if isinstance(images, np.ndarray) and (images.ndim == 2 or (images.ndim == 3 and images.shape[-1] in (1, 3, 4))):
@@ -84,6 +87,6 @@ def as_sources(images: ImageInputs) -> list[Any]:
 
 
 def load(path: str | Path, device: str = "auto", local_rank: int = 0) -> Predictor:
-    """The model of a run or of a model directory, ready to predict; with `auto`, on this process's own GPU."""
+    """Load the model of a run or of a model directory for prediction; device `auto` is the GPU of the local rank."""
     model, card = load_model(path)
     return Predictor(model, card, choose_compute(device, local_rank=local_rank))

@@ -1,11 +1,14 @@
 """What each category looks like in numbers, and which of its images to look at first."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from sptnet.errors import Misuse
 from sptnet.results.run_result import RunResult
+from sptnet.runtime.text import count
 
 MOST_REPRESENTATIVES = 12
 DOUBTFUL_CERTAINTY, SHARE_OF_MEDIAN = 0.5, 0.5
@@ -117,3 +120,38 @@ def category_rows(categories: list[Category]) -> list[list[str]]:
 
 
 CATEGORY_COLUMNS = ["category", "nearest known", "new", "images", "certainty", "cohesion", "doubtful"]
+
+
+def read_names(file: Path) -> tuple[str, ...]:
+    """Read category names from a text file, one per line."""
+    if not file.is_file():
+        raise Misuse(f"there is no file {file}. Give a text file with one category name per line.")
+    try:
+        lines = [line.strip() for line in file.read_text(encoding="utf-8-sig").rstrip().splitlines()]
+    except UnicodeDecodeError as error:
+        raise Misuse(f"{file} is not text in UTF-8 ({error}). Save it again as UTF-8.") from error
+    if "" in lines:
+        raise Misuse(f"line {lines.index('') + 1} of {file} is empty. Write one category name per line.")
+    repeated = next((name for name in lines if lines.count(name) > 1), None)
+    if repeated is not None:
+        raise Misuse(f"{file} names {repeated} more than once. Give each category its own name.")
+    return tuple(lines)
+
+
+def name_categories(names: tuple[str, ...], known: int | None, n_categories: int) -> tuple[tuple[str, ...], int]:
+    """Name the categories of a model that has none, known ones first; return the names and the number of known ones.
+
+    Without `known`, the named categories are the known ones, unless all of them are named.
+    """
+    if len(names) > n_categories:
+        raise Misuse(f"{count(names, 'name')} for {n_categories} categories are too many. Leave out the last ones.")
+    n_known = known if known is not None else len(names) if len(names) < n_categories else 0
+    if n_known > n_categories:
+        raise Misuse(
+            f"the checkpoint has {n_categories} categories. Give `known` from 0 to {n_categories}, not {n_known}."
+        )
+    if names and len(names) < n_known:
+        raise Misuse(
+            f"{count(names, 'name')} for {n_known} known categories are too few. Name all known ones, or none."
+        )
+    return category_names(names or tuple(f"known-{i + 1}" for i in range(n_known)), n_categories), n_known

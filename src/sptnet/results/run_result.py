@@ -114,3 +114,10 @@ def _sources(folder: str | None, ids: tuple[str, ...]) -> Iterable[str | None]:
         below = root is not None and "\0" not in id_ and not inside.is_absolute() and ".." not in inside.parts
         path = root / inside if root is not None and below else None
         yield str(path) if path is not None and path.is_file() else None
+
+
+def image_ids(result: RunResult, images: Iterable[str]) -> tuple[str, ...]:
+    """Return the id of every image that is given by its id or by the path of its file; other names stay as they are."""
+    by_source = {source: id_ for id_, source in zip(result.ids, result.sources, strict=True) if source is not None}
+    ids = set(result.ids)
+    return tuple(image if image in ids else by_source.get(str(Path(image).absolute()), image) for image in images)

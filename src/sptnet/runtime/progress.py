@@ -14,11 +14,13 @@ T = TypeVar("T")
 console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=not is_first())
 
 Say = Callable[[str], None]
+spell: Callable[[str], str] = str
+"""Applied to every message of `say`; the command line replaces parameters between backticks by its flags here."""
 
 
 def say(message: str) -> None:
     """One line for people, on stderr, so that stdout stays for results."""
-    console.print(message, markup=False)
+    console.print(spell(message), markup=False)
 
 
 class Bar(Protocol):

@@ -53,8 +53,8 @@ def choose_bank(
         least, room = size(rows_per_image(BANKS[-1]) * per_view), room_for_bank(views, free_disk(folder))
         tell(
             f"no token bank: {BANKS[-1]} views per image take {least}, and it may have {size(room)}. "
-            "Every step makes fresh views instead. More room: --set views.bank_budget_gb=N, or another disk with "
-            "--set views.bank_folder=DIR."
+            "Every step makes fresh views instead. More room: `views.bank_budget_gb=N`, or another disk with "
+            "`views.bank_folder=DIR`."
         )
     return bank
 

@@ -68,4 +68,4 @@ def load_checkpoint(path: Path) -> Checkpoint:
         facts = json.loads(metadata["sptnet"])
         return Checkpoint(facts.pop("stage"), facts.pop("epoch"), tensors, facts)
     except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, OSError) as error:
-        raise Failure(f"the checkpoint {path} is damaged ({error}). Delete it; --resume then {go_on}.") from error
+        raise Failure(f"the checkpoint {path} is damaged ({error}). Delete it; `resume=True` then {go_on}.") from error

@@ -92,7 +92,7 @@ def check(config: Config, split: Split, tell: Say = say) -> None:
     if config.training.select == "best-old-holdout" and len(split.holdout) == 0:
         raise Misuse(
             "training.select=best-old-holdout needs labelled images kept aside. Give a share of them, "
-            "such as --set data.holdout_share=0.2."
+            "such as `data.holdout_share=0.2`."
         )
     n_images, batch_size = len(split.labelled) + len(split.unlabelled), config.training.batch_size
     for plan in method.stages(config):

@@ -29,7 +29,9 @@ def starting_facts(
 ) -> dict[str, Any]:
     """Contents of run.json while a run is in progress; `earlier` are those of a run that is resumed."""
     if earlier and earlier["data"]["fingerprint"] != fingerprint:
-        raise Misuse("the images are not those this run began with. Restore them, or begin again with --overwrite.")
+        raise Misuse(
+            "the images are not those this run began with. Restore them, or begin again with `overwrite=True`."
+        )
     split = data.split
     return earlier | {
         "status": "running",

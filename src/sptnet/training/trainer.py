@@ -282,7 +282,7 @@ def check_frozen(checkpoint: Checkpoint, frozen: str) -> None:
     if checkpoint.facts["frozen"] != frozen:
         raise Failure(
             "the backbone's weights are not those this run began with. Restore the same weights file, or "
-            "begin again with --overwrite."
+            "begin again with `overwrite=True`."
         )
 
 

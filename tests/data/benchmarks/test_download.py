@@ -16,9 +16,9 @@ from urllib.error import HTTPError, URLError
 import pytest
 import torchvision
 
-from sptnet.data.benchmarks import BENCHMARKS
+from sptnet.data.benchmarks import BENCHMARKS, find_download
 from sptnet.data.benchmarks.download import SECONDS_OF_SILENCE, Archive, from_torchvision
-from sptnet.errors import Failure
+from sptnet.errors import Failure, Misuse
 
 
 def tar_of(**contents: str) -> bytes:
@@ -261,3 +261,14 @@ def test_a_reason_is_one_line_and_never_empty(monkeypatch: pytest.MonkeyPatch, t
         monkeypatch.setattr(torchvision.datasets, "CIFAR10", lambda *_, error=error, **__: (_ for _ in ()).throw(error))
         with pytest.raises(Failure, match=rf"could not be downloaded \({reason}\)\. Fetch"):
             from_torchvision("CIFAR10", "https://there")(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(BENCHMARKS))
+def test_a_download_is_found_by_name_or_refused(name: str) -> None:
+    benchmark = BENCHMARKS[name]
+    if benchmark.download is not None:
+        assert find_download(name) is benchmark.download
+    else:
+        with pytest.raises(Misuse) as error:
+            find_download(name)
+        assert str(error.value) == f"{name} cannot be downloaded from here. {benchmark.where}"

@@ -110,8 +110,8 @@ def test_a_good_folder(pets: Path, call: Call) -> None:
     ]
     assert lines[9:] == [
         f"device: {compute.device} ({str(compute.dtype).removeprefix('torch.')})",
-        "nothing to complain of",
-        "training can go on",
+        "no problems found",
+        "ready for training",
     ]
 
 
@@ -193,7 +193,7 @@ def test_what_is_no_image_is_only_counted(pets: Path, call: Call) -> None:
     (pets / "dog/gone.png").symlink_to(pets / "nowhere.png")
     checked = check_folder(pets)
     assert (checked.images, checked.others, checked.hidden) == (15, 3, 3)
-    assert "passed over: 3 files that are no images, 3 hidden names\n" in call(pets).out
+    assert "ignored: 3 files that are no images, 3 hidden names\n" in call(pets).out
 
 
 def test_labels_from_a_file_and_another_name_for_the_unsorted(pets: Path, tmp_path: Path, call: Call) -> None:
@@ -238,7 +238,7 @@ def test_too_many_unreadable_images_stop() -> None:
     words = (
         "4 of 40 images (10.0%) cannot be read, more than the 1.0% allowed: cat/0.png (truncated), "
         "cat/1.png (truncated), cat/2.png (truncated), .... Repair or remove them, or raise the limit with "
-        "--set data.max_unreadable=0.2."
+        "`data.max_unreadable=0.2`."
     )
     assert said(unreadable=bad) == [(words, True)]
     assert said(unreadable=bad, max_unreadable=0.1) == [
@@ -361,7 +361,7 @@ def test_too_many_unreadable_images_end_with_1(pets: Path, call: Call) -> None:
     assert lines[0].rstrip() == "27 images, 12 unreadable"
     start = next(i for i, line in enumerate(lines) if line.startswith("- 12 of 27 images (44.4%) cannot be read"))
     listed = [f"    cat/bad {i:02d}.png: empty file" for i in range(10)]
-    assert lines[start + 1 :] == [*listed, "    and 2 more", "training cannot go on"]
+    assert lines[start + 1 :] == [*listed, "    and 2 more", "not ready for training"]
     facts = json.loads(call(pets, "--json").out)
     assert (facts["can_train"], len(facts["unreadable"])) == (False, 12)
 

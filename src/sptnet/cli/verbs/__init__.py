@@ -1,1 +1,1 @@
-"""One module per verb of the command line."""
+"""One module per command; used by the command line only."""

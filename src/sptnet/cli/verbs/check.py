@@ -22,51 +22,45 @@ def check(
     unlabelled: Annotated[str, typer.Option(help="Sub-folder that holds the unsorted images.")] = "unlabelled",
     backbone: Annotated[str, typer.Option(help="For the time: timm name, or auto for DINO ViT-B/16.")] = "auto",
     minutes: Annotated[float | None, typer.Option(help="For the time: 30 on a CPU, 240 on a GPU if not given.")] = None,
-    no_time: Annotated[bool, typer.Option("--no-time", help="Leave the estimate of time out.")] = False,
+    no_time: Annotated[bool, typer.Option("--no-time", help="Skip the estimate of the time.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Look at a folder before anything long: what is unreadable, there twice, too small or too few.
+    """Check a folder before training: unreadable images, duplicates, images too small or too few.
 
-    Ends with 0 if training can go on and with 1 if it cannot. Your images are only read.
+    Exits with 0 if the folder is ready for training, else with 1. Your images are only read.
     """
     from dataclasses import asdict
 
     from sptnet.data.check.findings import can_train, findings_of
     from sptnet.data.check.folder_check import check_folder
+    from sptnet.discovery.preview import preview_plan
 
     checked = check_folder(folder, labels, unlabelled)
     findings = findings_of(checked)
     good = can_train(findings)
-    asks_time = good and checked.unsorted > 0 and not no_time
-    plan = expected(folder, labels, unlabelled, backbone, minutes) if asks_time else None
+    with_time = good and checked.unsorted > 0 and not no_time
+    plan = preview_plan(folder, labels, unlabelled, backbone, minutes) if with_time else None
     if as_json:
-        told = [{"about": f.about, "sentence": f.sentence, "stops": f.stops} for f in findings]
+        described = [{"about": f.about, "sentence": _in_flags(f.sentence), "stops": f.stops} for f in findings]
         time = None if plan is None else {"method": plan.config.method, "seconds": round(plan.seconds)}
-        print(json.dumps({**asdict(checked), "findings": told, "can_train": good, "time": time}))
+        print(json.dumps({**asdict(checked), "findings": described, "can_train": good, "time": time}))
     else:
-        show(checked, findings)
-        print("training can go on" if good else "training cannot go on")
+        _show(checked, findings)
+        print("ready for training" if good else "not ready for training")
         if plan is not None:
-            show_time(plan, folder)
+            _show_time(plan, folder)
     if not good:
         raise typer.Exit(1)
 
 
-def expected(folder: Path, labels: Path | None, unlabelled: str, backbone: str, minutes: float | None) -> "Plan":
-    """What `sptnet discover` would do with this folder, measured on this machine."""
-    from sptnet.cli.options import given_settings
-    from sptnet.discovery.discover import Wishes, plan_discovery
-    from sptnet.discovery.settings import make_settings, read_images
-    from sptnet.results.run_folder import RunFolder
+def _in_flags(sentence: str) -> str:
+    """Name flags for the settings in a finding; they are flags of the commands that train, not of this one."""
+    from sptnet.cli.flags import with_flags
 
-    plain = {"data.folder": folder.resolve(), "data.labels": labels and labels.resolve(), "data.unlabelled": unlabelled}
-    changes = given_settings(plain)
-    config, images = read_images(make_settings(backbone, changes), lambda line: None)
-    wishes = Wishes(minutes=minutes, given=frozenset(changes))
-    return plan_discovery(config, images, RunFolder(Path.cwd()), wishes, pretrained=False).plan
+    return with_flags(sentence, {"settings": "--set"})
 
 
-def show_time(plan: "Plan", folder: Path) -> None:
+def _show_time(plan: "Plan", folder: Path) -> None:
     from sptnet.methods import NAMES
     from sptnet.runtime.progress import duration
 
@@ -76,25 +70,26 @@ def show_time(plan: "Plan", folder: Path) -> None:
     print(f"the whole plan: {shlex.join(['sptnet', 'discover', str(folder), '--dry-run'])}")
 
 
-def show(checked: "FolderCheck", findings: "list[Finding]") -> None:
+def _show(checked: "FolderCheck", findings: "list[Finding]") -> None:
     from sptnet.cli.tables import print_table
 
     title = f"{checked.images:,} images" + (f", {len(checked.unreadable):,} unreadable" if checked.unreadable else "")
     print_table(title, ["category", "labelled", "unsorted", "test"], table_rows(checked))
     if checked.others or checked.hidden:
-        print(f"passed over: {checked.others:,} files that are no images, {checked.hidden:,} hidden names")
+        print(f"ignored: {checked.others:,} files that are no images, {checked.hidden:,} hidden names")
     print(f"device: {checked.device} ({checked.precision})")
     for finding in findings:
-        print(f"- {finding.sentence}")
+        print(f"- {_in_flags(finding.sentence)}")
         for example in finding.examples[:MOST_EXAMPLES]:
             print(f"    {example}")
         if len(finding.examples) > MOST_EXAMPLES:
             print(f"    and {len(finding.examples) - MOST_EXAMPLES:,} more")
     if not findings:
-        print("nothing to complain of")
+        print("no problems found")
 
 
 def table_rows(checked: "FolderCheck") -> list[list[str]]:
+    """Rows per category with counts of labelled, unsorted and test images; sums at the end."""
     from sptnet.runtime.text import printable
 
     counts = [[printable(c.name), f"{c.labelled:,}", "", f"{c.test:,}"] for c in checked.categories[:MOST_ROWS]]

@@ -5,47 +5,63 @@ from typing import Annotated, Any
 
 import typer
 
-OWN = ("folder", "domains", "digits")
+OTHER_SOURCES = ("folder", "domains", "digits")
+"""Sources that are no benchmarks."""
 
 
 def data(
     name: Annotated[
         str | None, typer.Argument(help="A benchmark, or folder, domains or digits; all benchmarks if not given.")
     ] = None,
-    folder: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Where the data set is.")] = None,
+    folder: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder of the data set.")] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch it into --data first.")] = False,
-    known_classes: Annotated[int | None, typer.Option(min=1, help="How many classes are known.")] = None,
+    known_classes: Annotated[int | None, typer.Option(min=1, help="Number of known classes.")] = None,
     labelled_share: Annotated[float, typer.Option(help="Share of their images that have a label.")] = 0.5,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of the draw of labelled images.")] = 0,
     split_out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the split as JSON.")] = None,
-    labelled_domain: Annotated[str | None, typer.Option(help="Of a folder of domains, the one with labels.")] = None,
+    labelled_domain: Annotated[str | None, typer.Option(help="The labelled domain of a folder of domains.")] = None,
     unlabelled_domain: Annotated[
         list[str] | None, typer.Option(help="A domain trained on without labels; may be repeated.")
     ] = None,
     check_images: Annotated[bool, typer.Option("--check-images", help="Decode every image.")] = False,
 ) -> None:
-    """Count a data set, compare with what it should hold, and show or write its split."""
+    """Count a data set, compare with the published numbers, and show or write its split."""
     from sptnet.cli.tables import print_table
-    from sptnet.data.benchmarks import find_benchmark
+    from sptnet.config import DataSettings
+    from sptnet.data.benchmarks import find_benchmark, find_download
     from sptnet.data.benchmarks.counts import count_rows, expectations, refuse_differences
+    from sptnet.data.load import read_image_set
+    from sptnet.data.readable import refuse_unreadable
     from sptnet.data.split import make_split
     from sptnet.data.split_file import write_split
     from sptnet.errors import Misuse
     from sptnet.runtime.files import check_new_file
+    from sptnet.runtime.progress import tracker
 
     if name is None:
-        list_benchmarks()
+        _list_benchmarks()
         return
     if split_out is not None:
         check_new_file(split_out, "split_out")
-    benchmark = None if name in OWN else find_benchmark(name, others=OWN)
-    if name != "domains" and (labelled_domain or unlabelled_domain):
-        raise Misuse(f"{name} takes no domains. Leave --labelled-domain and --unlabelled-domain out.")
+    benchmark = None if name in OTHER_SOURCES else find_benchmark(name, others=OTHER_SOURCES)
+    _check_options(name, folder, download, labelled_domain, unlabelled_domain)
     if download:
-        fetch(benchmark, name, folder)
-    image_set = read(benchmark, name, folder, labelled_domain, unlabelled_domain or [])
+        fetch = find_download(name)
+        if folder is None:
+            raise Misuse("where to? Give a folder with --data DIR.")
+        fetch(folder)
+    source: Any = name
+    image_set = read_image_set(
+        DataSettings(
+            source=source,
+            folder=folder and str(folder),
+            labelled_domain=labelled_domain,
+            unlabelled_domains=unlabelled_domain or [],
+            check_counts=False,
+        )
+    )
     if check_images:
-        refuse_unreadable(image_set)
+        refuse_unreadable(image_set, tracker("reading images"))
     default = benchmark.n_known if benchmark is not None else 5 if name == "digits" else None
     if image_set.given is None and known_classes is None and default is None:
         raise Misuse("every image has a label, so any class could be known. Say how many are with --known-classes N.")
@@ -65,7 +81,7 @@ def data(
         print(f"split: {split_out}")
 
 
-def list_benchmarks() -> None:
+def _list_benchmarks() -> None:
     from sptnet.cli.tables import print_table
     from sptnet.data.benchmarks import BENCHMARKS
 
@@ -83,51 +99,20 @@ def list_benchmarks() -> None:
     print("count one with: sptnet data NAME --data DIR")
 
 
-def fetch(benchmark: Any, name: str, folder: Path | None) -> None:
+def _check_options(
+    name: str, folder: Path | None, download: bool, labelled_domain: str | None, unlabelled_domain: list[str] | None
+) -> None:
+    """Refuse options that do not go with the source."""
     from sptnet.errors import Misuse
 
-    if benchmark is None:
-        raise Misuse(f"{name} is nothing to download. Leave --download out.")
-    if benchmark.download is None:
-        raise Misuse(f"{name} cannot be downloaded from here. {benchmark.where}")
-    if folder is None:
-        raise Misuse("where to? Give a folder with --data DIR.")
-    benchmark.download(folder)
-
-
-def read(benchmark: Any, name: str, folder: Path | None, labelled: str | None, unlabelled: list[str]) -> Any:
-    """The pile by name, without decoding any image."""
-    from sptnet.data.benchmarks.digits import digits
-    from sptnet.data.benchmarks.domains import read_domains
-    from sptnet.data.folder import read_folder
-    from sptnet.errors import Misuse
-
+    if name != "domains" and (labelled_domain or unlabelled_domain):
+        raise Misuse(f"{name} takes no domains. Leave --labelled-domain and --unlabelled-domain out.")
+    if download and name in OTHER_SOURCES:
+        raise Misuse(f"{name} cannot be downloaded. Leave --download out.")
     if name == "digits":
         if folder is not None:
             raise Misuse("the digits come with the package. Leave --data out.")
-        return digits()
-    if folder is None:
+    elif folder is None and not download:
         raise Misuse(f"where is {name}? Give its folder with --data DIR.")
-    if benchmark is not None:
-        return benchmark.read(folder)
-    if name == "folder":
-        return read_folder(folder)
-    if labelled is None:
+    if name == "domains" and labelled_domain is None:
         raise Misuse("which domain has the labels? Name it with --labelled-domain, others with --unlabelled-domain.")
-    return read_domains(folder, labelled, unlabelled)
-
-
-def refuse_unreadable(image_set: Any) -> None:
-    """Names the images that cannot be decoded."""
-    from sptnet.data.readable import drop_unreadable
-    from sptnet.errors import Failure
-    from sptnet.runtime.progress import tracker
-    from sptnet.runtime.text import count, first_three, printable
-
-    _, problems = drop_unreadable(image_set, 1.0, tracker("reading images"))
-    if problems:
-        named = first_three([f"{printable(problem.name)} ({problem.reason})" for problem in problems])
-        raise Failure(
-            f"{count(problems, 'image')} of {len(image_set):,} cannot be read: {named}. "
-            "Fetch the data set again, or repair these images."
-        )

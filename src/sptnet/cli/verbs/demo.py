@@ -11,7 +11,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the runs of an earlier demo.")] = False,
 ) -> None:
-    """Discover handwritten digits: 0 to 4 are known, 5 to 9 are found. A few minutes on two CPU cores."""
+    """Discover handwritten digits: 0 to 4 are known, 5 to 9 are new. Takes a few minutes on two CPU cores."""
     from sptnet.cli.tables import percent, print_table
     from sptnet.discovery.demo import run_demo
     from sptnet.runtime.progress import say
@@ -26,6 +26,6 @@ def demo(
         ["method", "All", "Old", "New", "seconds", "trained parameters"],
         rows,
     )
-    print("SPTNet starts from the SimGCD model: its seconds come on top. Single seeds differ by a few points;")
-    print("docs/results.md has the means of five.")
+    print("The seconds of SPTNet do not include the SimGCD model that it starts from.")
+    print("Single seeds differ by a few points; docs/results.md has the means of five.")
     print(f"pictures of the categories found: {out / 'sptnet' / 'categories'}")

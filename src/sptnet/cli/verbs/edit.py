@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Name, merge, split and correct the categories of a finished run. Its own files stay as they are: every edit "
-    "is a line of edits.jsonl, and the last can be undone.",
+    "is a line of edits.jsonl, and the last one can be undone.",
     no_args_is_help=True,
 )
 
@@ -21,6 +21,7 @@ IMAGES = Annotated[list[str], typer.Argument(metavar="IMAGE...", help="As in pre
 
 @app.callback()
 def run(context: typer.Context, run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")]) -> None:
+    """Keep the run for the sub-command."""
     context.obj = run
 
 
@@ -37,10 +38,10 @@ def rename(
 @app.command()
 def merge(
     context: typer.Context,
-    categories: Annotated[list[str], typer.Argument(metavar="CATEGORY...", help="Categories that are one.")],
-    into: Annotated[str, typer.Option(help="The category they become, an old one or a new name.")],
+    categories: Annotated[list[str], typer.Argument(metavar="CATEGORY...", help="Categories to merge.")],
+    into: Annotated[str, typer.Option(help="The category they become: an existing one or a new name.")],
 ) -> None:
-    """Put categories together."""
+    """Merge categories into one."""
     from sptnet.results.edits.types import Merge
 
     _add(context.obj, Merge(tuple(categories), into))
@@ -50,10 +51,10 @@ def merge(
 def split(
     context: typer.Context,
     category: CATEGORY,
-    parts: Annotated[int, typer.Option(help="How many categories it is in truth.")] = 2,
-    seed: Annotated[int, typer.Option(help="Another seed may divide it differently.")] = 0,
+    parts: Annotated[int, typer.Option(help="Number of categories it really holds.")] = 2,
+    seed: Annotated[int, typer.Option(help="Seed of the division.")] = 0,
 ) -> None:
-    """Divide a category by how its images look: NAME-a, the largest part, NAME-b and so on."""
+    """Split a category by the features of its images into NAME-a (the largest), NAME-b and so on."""
     from sptnet.results.edits.types import SplitCategory
 
     _add(context.obj, SplitCategory(category, parts, seed))
@@ -64,9 +65,9 @@ def move(
     context: typer.Context,
     images: IMAGES,
     to: Annotated[str, typer.Option(help="The category they belong to.")],
-    create: Annotated[bool, typer.Option("--create", help="It may be a new one.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the category if there is none.")] = False,
 ) -> None:
-    """Put images into another category."""
+    """Move images to another category."""
     from sptnet.results.edits.types import Move
 
     _add(context.obj, Move(_ids(context.obj, images), to, create))
@@ -74,7 +75,7 @@ def move(
 
 @app.command()
 def drop(context: typer.Context, images: IMAGES) -> None:
-    """Take images out of their category: they belong to none. A move brings them back."""
+    """Remove images from their category; they belong to none until they are moved."""
     from sptnet.results.edits.types import Drop
 
     _add(context.obj, Drop(_ids(context.obj, images)))
@@ -82,30 +83,30 @@ def drop(context: typer.Context, images: IMAGES) -> None:
 
 @app.command()
 def undo(context: typer.Context) -> None:
-    """Take back the last edit that is still in force."""
+    """Undo the last edit that is in force."""
     from sptnet.results.edits.log import add_edits, in_force, read_edits
     from sptnet.results.edits.types import Undo, describe_edit
 
     last = in_force(read_edits(context.obj))[-1:]
     state = add_edits(context.obj, [Undo()])
-    _tell(f"took back: {describe_edit(last[0])}", state)
+    _print_done(f"undone: {describe_edit(last[0])}", state)
 
 
 @app.command()
 def apply(
     context: typer.Context, file: Annotated[Path, typer.Argument(help="JSON file of edits, from the report.")]
 ) -> None:
-    """Do all edits of a file, or none if one of them cannot be done."""
+    """Apply all edits of a file, or none if one of them is impossible."""
     from sptnet.results.edits.log import add_edits, read_edits_file
     from sptnet.runtime.text import count
 
     edits = read_edits_file(file)
-    _tell(f"did {count(edits, 'edit')}", add_edits(context.obj, edits))
+    _print_done(f"applied {count(edits, 'edit')}", add_edits(context.obj, edits))
 
 
 @app.command("list")
 def list_(context: typer.Context) -> None:
-    """Show the categories as they are now."""
+    """Show the categories with all edits."""
     from sptnet.cli.tables import print_table
     from sptnet.results.categories import CATEGORY_COLUMNS, category_rows, describe_categories
     from sptnet.results.edits.log import current
@@ -121,12 +122,12 @@ def list_(context: typer.Context) -> None:
 
 @app.command()
 def log(context: typer.Context) -> None:
-    """Show all edits in their order."""
+    """Show all edits in order."""
     from sptnet.results.edits.log import read_log
     from sptnet.results.edits.types import describe_edit
     from sptnet.results.run_folder import RunFolder
 
-    RunFolder(context.obj).config()  # says so if this is no run
+    RunFolder(context.obj).config()  # raises if this is no run
     entries = read_log(context.obj)
     for number, (at, edit) in enumerate(entries, start=1):
         print(f"{number}  {at}  {describe_edit(edit)}")
@@ -135,22 +136,18 @@ def log(context: typer.Context) -> None:
 
 
 def _ids(run: Path, images: list[str]) -> tuple[str, ...]:
-    """Images by id, or by the path of their file."""
-    from sptnet.results.run_result import read_result
+    from sptnet.results.run_result import image_ids, read_result
 
-    result = read_result(run)
-    ids = set(result.ids)
-    by_source = {source: id_ for id_, source in zip(result.ids, result.sources, strict=True) if source is not None}
-    return tuple(image if image in ids else by_source.get(str(Path(image).absolute()), image) for image in images)
+    return image_ids(read_result(run), images)
 
 
 def _add(run: Path, edit: "Edit") -> None:
     from sptnet.results.edits.log import add_edits
     from sptnet.results.edits.types import describe_edit
 
-    _tell(f"done: {describe_edit(edit)}", add_edits(run, [edit]))
+    _print_done(f"done: {describe_edit(edit)}", add_edits(run, [edit]))
 
 
-def _tell(what: str, state: "RunResult") -> None:
+def _print_done(what: str, state: "RunResult") -> None:
     new = len(state.names) - state.n_known
     print(f"{what}; {state.n_known} known and {new} new categories")

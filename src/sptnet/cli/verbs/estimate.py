@@ -3,11 +3,14 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone
+from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone, source_settings
+
+if TYPE_CHECKING:
+    from sptnet.inference.count_categories import CategoryCount
 
 
 def estimate(
@@ -30,16 +33,10 @@ def estimate(
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the curve.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Estimate how many categories there are among images of which some are labelled."""
-    import numpy as np
-
+    """Estimate the number of categories among images, some of which may be labelled."""
     from sptnet.config.recipes import load_recipe
-    from sptnet.data.load import load_data
-    from sptnet.inference.count_categories import count_categories
-    from sptnet.inference.features import feature_cache
-    from sptnet.model.backbone import backbone_from
+    from sptnet.inference.count_categories import estimate_categories
     from sptnet.report.figures.count_plot import check_picture_name, plot_count
-    from sptnet.runtime.compute import choose_compute
     from sptnet.runtime.distributed import world
 
     if plot is not None:
@@ -52,44 +49,34 @@ def estimate(
         **of_backbone(backbone, weights),
     }
     changes = given_settings(plain, settings)
-    if data is not None and load_recipe(recipe).data.source == "digits":
-        changes = {"data.source": "folder", **changes}
-    config = load_recipe(recipe, changes)
-    everyone = world()
-    loaded = everyone.from_first(lambda: load_data(config.data))
-    split = loaded.split
-    backbone_ = backbone_from(config, everyone)
-    compute = choose_compute(config.device, config.precision, everyone.local_rank)
-    cache = feature_cache(config, loaded.image_set, backbone_.pixels, compute, everyone)
-    features = cache.compute_all(backbone_.to(compute.device))
-    found = count_categories(loaded, features, seed, everyone, least, most, method)  # type: ignore[arg-type]
-    present = split.target[np.concatenate([split.labelled, split.unlabelled])]
-    truth = len(set(present.tolist())) if (present >= 0).all() else None
+    config = load_recipe(recipe, source_settings(recipe, data) | changes)
+    count = estimate_categories(config, seed, least, most, method)  # type: ignore[arg-type]
     if plot is not None:
-        everyone.do_first(lambda: plot_count(found, plot, split.n_known, truth))
+        world().do_first(lambda: plot_count(count.estimate, plot, count.n_known, count.truth))
     if as_json:
-        print(json.dumps({**asdict(found), "n_known": split.n_known, "truth": truth}))
+        print(json.dumps({**asdict(count.estimate), "n_known": count.n_known, "truth": count.truth}))
     else:
-        show(found, split.n_known, truth, plot)
+        _show(count, plot)
 
 
-def show(found: Any, n_known: int, truth: int | None, plot: Path | None) -> None:
+def _show(count: "CategoryCount", plot: Path | None) -> None:
     from sptnet.cli.tables import percent, print_table
 
+    estimate = count.estimate
     rows = [
         [
-            f"{trial.n_categories}" + (" <" if trial.n_categories == found.n_categories else ""),
+            f"{trial.n_categories}" + (" <" if trial.n_categories == estimate.n_categories else ""),
             "-" if trial.labelled_accuracy is None else percent(trial.labelled_accuracy),
             f"{trial.silhouette:.3f}",
             f"{trial.inertia:.4f}",
             f"{trial.score:.3f}",
         ]
-        for trial in found.curve
+        for trial in estimate.curve
     ]
     print_table("counts tried", ["categories", "labelled accuracy", "silhouette", "inertia", "score"], rows)
-    low, high = found.interval
-    known = f"{n_known} known" + ("" if truth is None else f", {truth} in truth")
-    print(f"about {found.n_categories} categories ({low} to {high} are plausible); {known}")
-    print(f"train with: --set n_categories={found.n_categories}")
+    low, high = estimate.interval
+    known = f"{count.n_known} known" + ("" if count.truth is None else f", {count.truth} in truth")
+    print(f"about {estimate.n_categories} categories ({low} to {high} are plausible); {known}")
+    print(f"train with: --set n_categories={estimate.n_categories}")
     if plot is not None:
         print(f"plot: {plot}")

@@ -22,26 +22,10 @@ def evaluate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Score a model: All/Old/New in all forms, NMI and ARI."""
+    """Score a model: All/Old/New accuracy in all variants, NMI and ARI."""
     from sptnet.cli.tables import print_scores
-    from sptnet.errors import Misuse
-    from sptnet.inference.evaluate import score_benchmark, score_folder, score_run
-    from sptnet.inference.predictor import load
-    from sptnet.results.run_folder import RunFolder, finite
+    from sptnet.inference.evaluate import evaluate as score_model
+    from sptnet.results.run_folder import finite
 
-    predictor = load(run, device)
-    if source is not None:
-        if data is None:
-            raise Misuse(f"where is {source}? Give its folder with --data DIR.")
-        scores = score_benchmark(predictor, source, data, not no_prompts)
-    elif data is not None:
-        scores = score_folder(predictor, data, max_unreadable, not no_prompts)
-    elif RunFolder(run).is_run:
-        scores = score_run(predictor, RunFolder(run), not no_prompts)
-    else:
-        raise Misuse(f"{run} is a model directory without data. Give a folder to score with --data DIR.")
-    if not scores:
-        raise Misuse(
-            "nobody knows the truth of these images, so there is nothing to score. Give sorted ones by --data."
-        )
+    scores = score_model(run, data, source, max_unreadable, not no_prompts, device)
     print(json.dumps(finite(scores))) if as_json else print_scores(scores)

@@ -13,7 +13,7 @@ def export(
         str,
         typer.Option(
             "--as",
-            help="csv, json or coco: one file; links or copies: a folder of images for each category; imagefolder: "
+            help="csv, json or coco: one file; links or copies: a folder of images per category; imagefolder: "
             "copies for the library datasets; torch or onnx: the model itself.",
         ),
     ],
@@ -30,9 +30,7 @@ def export(
         return
     if form not in FORMS:
         raise Misuse(f"there is no export as {form}. Choose from: {', '.join((*FORMS, *MODEL_FORMS))}.")
-    found = export_run(run, to, form, overwrite)
-    kept = int((found.category >= 0).sum())
-    dropped = f" ({len(found) - kept:,} dropped)" if kept < len(found) else ""
-    print(
-        f"wrote {kept:,} images in {len(set(found.category[found.category >= 0].tolist()))} categories{dropped}: {to}"
-    )
+    result = export_run(run, to, form, overwrite)
+    kept = result.category[result.category >= 0]
+    dropped = f" ({len(result) - len(kept):,} dropped)" if len(kept) < len(result) else ""
+    print(f"wrote {len(kept):,} images in {len(set(kept.tolist()))} categories{dropped}: {to}")

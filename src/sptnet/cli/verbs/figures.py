@@ -12,17 +12,18 @@ def figures(
     only: Annotated[str, typer.Option(help="Some of tsne,attention,prompts,accuracy; all if not given.")] = "",
     image: Annotated[
         list[str] | None,
-        typer.Option(metavar="ID", help="An image whose attention is shown, by its id in predictions.csv. Repeatable."),
+        typer.Option(metavar="ID", help="Image for the attention maps, by its id in predictions.csv; may be repeated."),
     ] = None,
     patch: Annotated[
         str | None,
         typer.Option(
-            metavar="ROW,COLUMN", help="Where attention starts from, from 1,1 at the top left; else the middle."
+            metavar="ROW,COLUMN",
+            help="Query patch of the attention maps; 1,1 is the top left, the default is the centre.",
         ),
     ] = None,
     share: Annotated[
         float | None,
-        typer.Option(help="Share of the patches in red; 0.1 for the class token and 0.6 for a patch if not given."),
+        typer.Option(help="Share of the patches shown in red; 0.1 for the class token and 0.6 for a patch by default."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace figures of the same names.")] = False,

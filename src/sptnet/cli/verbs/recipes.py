@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from sptnet.config.recipe_table import RecipeEntry
 
-app = typer.Typer(help="Look at the recipes of the package, and take one to change.", no_args_is_help=True)
+app = typer.Typer(help="List, show and copy the recipes of the package.", no_args_is_help=True)
 
 NAME = Annotated[str, typer.Argument(help="A recipe of the package.")]
 
@@ -20,7 +20,7 @@ def list_(
     folder: Annotated[str | None, typer.Argument(help="Only the recipes of this folder, such as cub.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show all recipes: data set, method, published accuracy (All / Old / New), and what each does."""
+    """List all recipes with data set, method, published accuracy (All / Old / New) and a summary."""
     from sptnet.config.recipe_table import recipe_table
 
     entries = recipe_table(folder)
@@ -52,8 +52,8 @@ def show(
 
 
 @app.command()
-def copy(name: NAME, file: Annotated[Path, typer.Argument(help="Where to write it.")]) -> None:
-    """Copy a recipe to a file of your own, to change it."""
+def copy(name: NAME, file: Annotated[Path, typer.Argument(help="File to write.")]) -> None:
+    """Copy a recipe to a file, to change it."""
     from sptnet.config.recipes import recipe_text
     from sptnet.runtime.files import check_new_file
 

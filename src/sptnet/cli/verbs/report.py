@@ -11,10 +11,10 @@ def report(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="The page to write; report.html in the run.")] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
     without_model: Annotated[
-        bool, typer.Option("--no-model-pictures", help="Leave prompts and attention out: the model is not loaded.")
+        bool, typer.Option("--no-model-pictures", help="Leave out prompts and attention; the model is not loaded.")
     ] = False,
 ) -> None:
-    """Write one page about a run, as edited: what was found, a map, the curves; categories can be corrected in it."""
+    """Write a page about a run with its edits: categories, a map, the curves. Categories can be corrected in it."""
     import webbrowser
 
     from sptnet.report.page.write import write_report

@@ -2,12 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone
+from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone, source_settings
 from sptnet.cli.stopping import can_go_on
+
+if TYPE_CHECKING:
+    from sptnet.config import Config
 
 
 def train(
@@ -23,11 +26,10 @@ def train(
     backbone: BACKBONE = None,
     weights: WEIGHTS = None,
     device: DEVICE = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
 ) -> None:
     """Train a recipe on a folder of images and write a run directory."""
-    from sptnet.config import Config
     from sptnet.config.recipes import load_recipe
     from sptnet.errors import Misuse
     from sptnet.results.run_folder import RunFolder
@@ -43,7 +45,6 @@ def train(
     changes = given_settings(plain, settings)
     if resume and overwrite:
         raise Misuse("--resume and --overwrite exclude each other. Give one of them.")
-    config: Config
     if resume:
         if recipe is not None or changes:
             raise Misuse("--resume goes on with the settings of the run. Give --resume and --out alone.")
@@ -51,21 +52,11 @@ def train(
     elif recipe is None:
         raise Misuse("no recipe given. `sptnet recipes list` shows those of the package; sptnet is the default method.")
     else:
-        if data is not None and recipe_source(recipe) == "digits":
-            changes = {"data.source": "folder", **changes}
-        config = load_recipe(recipe, changes)
-    run(config, out, resume, overwrite)
+        config = load_recipe(recipe, source_settings(recipe, data) | changes)
+    _run(config, out, resume, overwrite)
 
 
-def recipe_source(recipe: str) -> Any:
-    """What the recipe itself says of its data; a recipe made for the digits serves a folder too."""
-    from sptnet.config.recipes import parse_toml, recipe_text
-
-    data = parse_toml(recipe_text(recipe), recipe).get("data")
-    return data.get("source") if isinstance(data, dict) else None
-
-
-def run(config: Any, out: Path, resume: bool, overwrite: bool) -> None:
+def _run(config: "Config", out: Path, resume: bool, overwrite: bool) -> None:
     from sptnet.cli.tables import print_scores
     from sptnet.results.run_folder import RunFolder
     from sptnet.training.experiment import Experiment

@@ -1,7 +1,7 @@
 """The benchmark data sets by name."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sptnet.data.benchmarks.aircraft import AIRCRAFT
@@ -48,3 +48,11 @@ def find_benchmark(name: str, others: Sequence[str] = ()) -> Benchmark:
 def read_benchmark(name: str, folder: Path | str) -> ImageSet:
     """A benchmark from its makers' files, classes in the published order, known ones first."""
     return find_benchmark(name).read(Path(folder))
+
+
+def find_download(name: str) -> Callable[[Path], None]:
+    """Return the function that downloads a benchmark from its makers into a folder."""
+    benchmark = find_benchmark(name)
+    if benchmark.download is None:
+        raise Misuse(f"{name} cannot be downloaded from here. {benchmark.where}")
+    return benchmark.download

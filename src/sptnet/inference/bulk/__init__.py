@@ -1,1 +1,1 @@
-"""Prediction over any number of images, in parts that several processes share and a stopped job resumes."""
+"""Prediction of any number of image files, in parts; private to inference, which offers it as `predict_files`."""

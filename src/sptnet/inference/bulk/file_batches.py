@@ -1,4 +1,4 @@
-"""Predict image files batch by batch; an unreadable file is reported and left out."""
+"""Predict image files batch by batch; unreadable files are reported and left out."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from sptnet.inference.predictor import Predictor
 
 @dataclass(frozen=True, eq=False)
 class PredictedBatch:
-    """Predictions for the readable files of a batch of `n`, and the problems of the others."""
+    """Predictions for the readable files of a batch of `n` files, and the errors of the others."""
 
     n: int
     files: list[Path]
@@ -27,7 +27,7 @@ class PredictedBatch:
 
 
 class _ViewsOrProblems(Dataset[Tensor | UnreadableImage]):
-    """Centre views; for an unreadable file the problem instead of an exception."""
+    """Centre views; the item of an unreadable file is its error instead."""
 
     def __init__(self, views: CentreViews):
         self.views = views
@@ -43,7 +43,7 @@ class _ViewsOrProblems(Dataset[Tensor | UnreadableImage]):
 
 
 def predict_batches(predictor: Predictor, files: Sequence[Path]) -> Iterator[PredictedBatch]:
-    """Predict batch by batch in the order of the files; each is decoded once and only a few batches are in memory."""
+    """Predict batch by batch in the order of the files; each file is decoded once, a few batches are in memory."""
     pixels, size = predictor.model.backbone.pixels, predictor.batch_size
     maker = ViewMaker(pixels)
     store = ImageStore(files, pixels, predictor.card.crop_ratio, cache_mb=0)
@@ -55,10 +55,10 @@ def predict_batches(predictor: Predictor, files: Sequence[Path]) -> Iterator[Pre
         generator=Generator(),
         worker_init_fn=let_hang_up,
     )
-    for number, found in enumerate(loader):
-        batch = files[number * size : number * size + len(found)]
-        readable = [(file, view) for file, view in zip(batch, found, strict=True) if isinstance(view, Tensor)]
+    for number, views in enumerate(loader):
+        batch = files[number * size : number * size + len(views)]
+        readable = [(file, view) for file, view in zip(batch, views, strict=True) if isinstance(view, Tensor)]
         normal = [maker.normalise(torch.stack([view for _, view in readable]))] if readable else []
         outputs = compute_outputs(predictor.folded, normal, predictor.compute)
-        problems = [view for view in found if isinstance(view, UnreadableImage)]
-        yield PredictedBatch(len(found), [file for file, _ in readable], outputs, problems)
+        problems = [view for view in views if isinstance(view, UnreadableImage)]
+        yield PredictedBatch(len(views), [file for file, _ in readable], outputs, problems)

@@ -14,41 +14,43 @@ from sptnet.runtime.progress import Say, counted, say
 
 @dataclass(frozen=True)
 class ImageList:
-    """Paths of images in their order, and a SHA-256 digest of all of them."""
+    """Paths of images in order, and a SHA-256 digest of all of them."""
 
     paths: list[str]
     digest: str
 
 
 def named_images(paths: Sequence[Path], list_file: Path | None = None, tell: Say = say) -> ImageList:
-    """List the given images and all images in the given folders, each once at its first place; then the list file."""
+    """List the given images, all images in the given folders, each once, and the lines of the list file."""
+    if not paths and list_file is None:
+        raise Misuse("no images given. Give images, folders of images, or a list of them with `list_file=FILE`.")
     for path in [*paths, *([list_file] if list_file else [])]:
         if not path.exists():
             raise Misuse(f"there is no {path}. Give image files or folders of images.")
     heic: list[Path] = []
-    found: list[str] = []
+    listed: list[str] = []
     digest = hashlib.sha256()
-    for image in counted("finding images", _all(paths, list_file, heic)):
-        found.append(str(image))
+    for image in counted("finding images", _iterate(paths, list_file, heic)):
+        listed.append(str(image))
         digest.update(os.fsencode(image) + b"\0")
     if heic:
         tell(left_out(heic))
-    if not found and list_file is not None:
-        raise Misuse(f"{list_file} names no image. Give a text file with one path a line.")
-    if not found:
+    if not listed and list_file is not None:
+        raise Misuse(f"{list_file} names no image. Give a text file with one path per line.")
+    if not listed:
         raise Misuse(
             f"no images found in {paths[0]}/. Give a folder that holds JPEG, PNG, WebP, BMP, TIFF or GIF files."
         )
-    return ImageList(found, digest.hexdigest())
+    return ImageList(listed, digest.hexdigest())
 
 
-def _all(paths: Sequence[Path], list_file: Path | None, heic: list[Path]) -> Iterator[Path]:
+def _iterate(paths: Sequence[Path], list_file: Path | None, heic: list[Path]) -> Iterator[Path]:
     readable = readable_suffixes()
     files: set[Path] = set()
-    folders: list[Path] = []  # given so far, like the files
+    folders: list[Path] = []  # listed so far, like the files
     for path in paths:
         for kind, image in walk(path) if path.is_dir() else [("image", path)]:
-            if image in files or any(_finds(folder, image, readable) for folder in folders):
+            if image in files or any(_contains(folder, image, readable) for folder in folders):
                 continue
             if kind == "image":
                 yield image
@@ -63,8 +65,8 @@ def _all(paths: Sequence[Path], list_file: Path | None, heic: list[Path]) -> Ite
             yield from (Path(os.fsdecode(line.rstrip(b"\r\n"))) for line in lines if line.strip())
 
 
-def _finds(folder: Path, image: Path, readable: frozenset[str]) -> bool:
-    """True if walking the folder finds the image; hidden files and other suffixes are only found when given."""
+def _contains(folder: Path, image: Path, readable: frozenset[str]) -> bool:
+    """Return True if walking the folder lists the image; hidden files and unknown suffixes are not listed."""
     if not image.is_relative_to(folder):
         return False
     hidden = any(part.startswith(".") for part in image.relative_to(folder).parts)

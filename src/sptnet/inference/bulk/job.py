@@ -1,7 +1,7 @@
 """Description of a prediction job, so that all parts in a folder come from the same one.
 
-The processes do not communicate. The first one writes everything that the parts depend on into the folder, and every
-process compares that with its own job, however often the job was started and with how many processes.
+The processes do not communicate. Each of them compares the description in the folder with its own job; the first
+one to arrive writes it.
 """
 
 import hashlib
@@ -19,13 +19,13 @@ from sptnet.runtime.text import printable
 from sptnet.runtime.torchrun import Rank
 
 JOB = "parts.json"
-WORDS = {
+TITLES = {
     "model": "the model",
     "edits": "the edits",
     "images": "the number of images",
     "names": "the names of the images",
-    "part_size": "--part-size",
-    "features": "--features",
+    "part_size": "`part_size`",
+    "features": "`features`",
 }
 
 
@@ -45,7 +45,7 @@ class Job:
 
 
 def describe_job(run: Path, images: ImageList, part_size: int, features: bool = False) -> Job:
-    """Collect what the parts depend on, from the model folder, the edits of the run and the images."""
+    """Describe a job by its model, the edits of the run, the images and the options."""
     description = json.loads((find_model_folder(run) / DESCRIPTION).read_text(encoding="utf-8"))
     edits = [as_dict(edit) for edit in in_force(read_edits(run))]
     return Job(
@@ -58,31 +58,31 @@ def describe_job(run: Path, images: ImageList, part_size: int, features: bool = 
     )
 
 
-def open_folder(folder: Path, job: Job, here: Rank) -> None:
+def open_folder(folder: Path, job: Job, rank: Rank) -> None:
     """Create the folder with the description of the job, or check that it holds parts of the same job."""
     if folder.exists() and not folder.is_dir():
-        raise Misuse(f"{folder} is a file, not a folder. Give a folder with --parts.")
+        raise Misuse(f"{folder} is a file, not a folder. Give a folder with `parts`.")
     folder.mkdir(parents=True, exist_ok=True)
-    found = sorted(path.name for path in folder.iterdir())
+    existing = sorted(path.name for path in folder.iterdir())
     file = folder / JOB
     if not file.exists():  # checked after listing: this file is written before any part
-        strangers = [name for name in found if not name.startswith("parts-")]
+        strangers = [name for name in existing if not name.startswith("parts-")]
         if strangers:
             raise Misuse(
-                f"{folder} holds {printable(strangers[0])} but no {JOB}. Give an empty folder with --parts, or one "
+                f"{folder} holds {printable(strangers[0])} but no {JOB}. Give an empty folder with `parts`, or one "
                 "that does not exist yet."
             )
-        own = folder / f"parts-{here.rank}.json"  # several processes may write at once, all the same content
+        own = folder / f"parts-{rank.rank}.json"  # several processes may write at once, all the same content
         write_text_atomically(own, json.dumps(asdict(job), indent=1) + "\n")
         os.replace(own, file)
     try:
-        there = Job(**json.loads(file.read_text(encoding="utf-8")))
+        earlier = Job(**json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:
-        raise Failure(f"{file} is damaged ({error}). Give another folder with --parts, or remove this one.") from error
-    before, now = asdict(there), asdict(job)
-    changes = [words for key, words in WORDS.items() if before[key] != now[key]]
+        raise Failure(f"{file} is damaged ({error}). Give another folder with `parts`, or remove this one.") from error
+    before, now = asdict(earlier), asdict(job)
+    changes = [title for key, title in TITLES.items() if before[key] != now[key]]
     if changes:
         raise Misuse(
             f"{folder} holds parts of another job, which differs in: {', '.join(changes)}. Give all as before, or "
-            "another folder with --parts."
+            "another folder with `parts`."
         )

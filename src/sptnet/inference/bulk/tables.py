@@ -1,14 +1,14 @@
 """Predict image files into tables: one table, or one per part of a long list; each is written atomically.
 
-Process r of N takes parts r, r + N and so on, and skips parts that exist: a stopped job continues part by part, with
+Rank r of N takes parts r, r + N and so on, and skips parts that exist: a stopped job resumes with the next part, with
 any number of processes.
 """
 
 import csv
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 import torch
@@ -36,10 +36,10 @@ class NamedPredictor:
     predictor: Predictor
     edited: EditedNames | None
     with_features: bool = False
-    """If true, the features of each part are written beside its table."""
+    """Write the features of each part beside its table."""
 
     def rows(self, images: Iterable[Path | str], outputs: Outputs) -> Iterator[list[str]]:
-        """Table row per image."""
+        """Yield a table row per image."""
         categories, names, n_known = outputs.categories, self.predictor.categories, self.predictor.n_known
         if self.edited is not None:
             categories = self.edited.translate(categories, outputs.unit_features)
@@ -49,7 +49,7 @@ class NamedPredictor:
 
 @dataclass(frozen=True)
 class Tally:
-    """Numbers of parts that this process wrote and skipped."""
+    """Numbers of parts that this rank wrote and skipped."""
 
     done: int
     skipped: int
@@ -65,21 +65,19 @@ def part_file(folder: Path, number: int) -> Path:
     return folder / f"part-{number:05d}.csv"
 
 
-def write_table(named: NamedPredictor, paths: Sequence[str], out: Path | None, max_unreadable: float) -> None:
-    """Write one table for all images, to stdout without `out`, after every image has been predicted."""
-    if out is not None:
+def write_table(named: NamedPredictor, paths: Sequence[str], out: Path | TextIO, max_unreadable: float) -> None:
+    """Write one table for all images to a file or a text stream, after every image has been predicted."""
+    if isinstance(out, Path):
         out.parent.mkdir(parents=True, exist_ok=True)
-    image_set, unreadable = drop_unreadable(
-        _as_image_set(paths), max_unreadable, tracker("reading images"), limit_flag="--max-unreadable "
-    )
+    image_set, unreadable = drop_unreadable(_as_image_set(paths), max_unreadable, tracker("reading images"))
     for problem in unreadable:
         say(f"skipped {printable(problem.name)}: {problem.reason}")
     rows = list(named.rows(image_set.ids, named.predictor.outputs(image_set.sources)))
-    if out is None:
-        csv.writer(sys.stdout).writerows([COLUMNS, *rows])
-    else:
+    if isinstance(out, Path):
         write_csv_atomically(out, COLUMNS, rows, errors="surrogateescape")
         say(f"sorted {len(image_set)} images into {len({category for _, category, *_ in rows})} categories: {out}")
+    else:
+        csv.writer(out).writerows([COLUMNS, *rows])
 
 
 def _as_image_set(paths: Sequence[str]) -> ImageSet:
@@ -95,11 +93,11 @@ def _as_image_set(paths: Sequence[str]) -> ImageSet:
 
 
 def write_parts(
-    named: NamedPredictor, paths: Sequence[str], folder: Path, part_size: int, max_unreadable: float, here: Rank
+    named: NamedPredictor, paths: Sequence[str], folder: Path, part_size: int, max_unreadable: float, rank: Rank
 ) -> Tally:
-    """Write the parts of this process; existing parts are left as they are."""
+    """Write the parts of this rank; existing parts are kept."""
     n_parts = -(-len(paths) // part_size)
-    own = range(here.rank, n_parts, here.size)
+    own = range(rank.rank, n_parts, rank.size)
     missing = [number for number in own if not part_file(folder, number).exists()]
     bounds = {number: slice(number * part_size, (number + 1) * part_size) for number in missing}
     finished = 0
@@ -133,9 +131,9 @@ def write_part(
                 features.append(batch.outputs.features)
             done += batch.n
             update(done)
-        refusal = too_many_unreadable(problems, len(files), max_unreadable, "--max-unreadable ")
+        refusal = too_many_unreadable(problems, len(files), max_unreadable)
         if refusal is not None and max_unreadable < 1:
-            raise Failure(f"{to.name}: {refusal} With --max-unreadable 1 all such images are passed over.")
+            raise Failure(f"{to.name}: {refusal} With `max_unreadable=1` all such images are skipped.")
         write_unreadable(to.with_suffix(".unreadable.csv"), problems)
         if named.with_features:
             write_features(features_file(to), torch.cat(features))
