@@ -1,4 +1,4 @@
-"""Whose turn it is, what then trains, and on which views."""
+"""The order of phases, the parameters that they train, and their views."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def names(turns, epochs, batches):
 
 
 def published_toggle(batches, k):
-    """One epoch of the published loop, as it is written there: a flag that is flipped before it is read."""
+    """Run one epoch of the published loop: a flag is flipped before it is read."""
     training_prompts, sequence = True, []
     for batch in range(batches):
         if (batch + 1) % k == 0:
@@ -70,7 +70,7 @@ def test_where_an_epoch_is_shorter_than_a_turn_the_count_runs_on(k):
 @pytest.mark.parametrize("k", [1, 2, 3, 9, 10, 11, 29, 30, 31])
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_turns_that_never_come_are_refused(epochs, k, restart):
-    """Just those of which no step of any epoch is the model's."""
+    """Refused are exactly those without a step of the model phase in any epoch."""
     turns = TakeTurns(PROMPT, MODEL, k, restart)
     if any("model" in epoch for epoch in names(turns, epochs, 10)):
         turns.check(epochs, 10)
@@ -94,12 +94,12 @@ def test_a_run_says_when_its_turns_go_on_through_the_epochs(tiny_config, few_dig
 
 def test_a_run_whose_model_would_never_train_is_not_begun(tiny_config, few_digits, run_it, tmp_path):
     """Three epochs of sixty images are fifteen batches, fewer than the published twenty of a turn."""
-    with pytest.raises(Misuse, match=r"the whole training only 15: .* such as --set sptnet.k=3, or more sptnet.epochs"):
+    with pytest.raises(Misuse, match=r"the whole training only 15: .* such as `sptnet.k=3`, or more `sptnet.epochs`"):
         run_it(tmp_path / "run", tiny_config.changed(sptnet={"k": 20}), few_digits)
     assert not (tmp_path / "run").exists()
 
 
-def test_halves():
+def test_the_phase_changes_after_half_of_the_epochs():
     assert names(OneThenOther(PROMPT, MODEL), 4, 2) == [["prompt"] * 2] * 2 + [["model"] * 2] * 2
     assert names(OneThenOther(MODEL, PROMPT), 5, 1) == [["model"]] * 3 + [["prompt"]] * 2
 

@@ -1,4 +1,4 @@
-"""The token bank: fixed views, computed once, and a training that does not depend on what was computed when."""
+"""The token bank: fixed views that are computed once, and training that does not depend on when."""
 
 import pickle
 import shutil
@@ -49,7 +49,7 @@ def test_the_folder_is_found_again_with_all_it_held(bank, tmp_path):
 
 @pytest.mark.parametrize("other", [(7, 3, 5, 96, KEY), (6, 4, 5, 96, KEY), (6, 3, 5, 96, "other weights")])
 def test_a_bank_of_something_else_is_refused(bank, tmp_path, other):
-    with pytest.raises(Misuse, match=r"was made from other images, views or weights. Give another views.bank_folder"):
+    with pytest.raises(Misuse, match=r"was made from other images, views or weights. Give another `views.bank_folder`"):
         TokenBank(tmp_path / "bank", *other)
 
 
@@ -60,11 +60,11 @@ def test_a_damaged_header_names_the_folder_to_remove(bank, tmp_path):
 
 
 def test_a_disk_too_small_is_noticed_before_training(tmp_path):
-    with pytest.raises(Misuse, match=r"needs \d+\.\d GiB, but .* Give fewer views with --set views.bank=N"):
+    with pytest.raises(Misuse, match=r"needs \d+\.\d GiB, but .* Give fewer views with `views.bank=N`"):
         TokenBank(tmp_path / "bank", 10**9, 64, 197, 768, KEY)
 
 
-def test_another_process_is_sent_the_place_and_not_the_tokens(tmp_path):
+def test_another_process_is_sent_the_folder_and_not_the_tokens(tmp_path):
     bank = TokenBank(tmp_path / "bank", 600, 3, 5, 96, KEY)
     sent = pickle.dumps(bank)
     assert len(sent) < 1000
@@ -122,7 +122,7 @@ def test_a_view_of_the_bank_is_the_same_whenever_it_is_drawn(bank, make_model):
 
 
 def first_batch(model, bank, number=0, **words):
-    """A batch as a step gets it: on the device, normalised."""
+    """Return a batch as a training step gets it: on the device, normalised."""
     batches = batches_of(bank, model.backbone.pixels, **words)
     return batches[number].to(torch.device("cpu"), batches.maker)
 
@@ -239,7 +239,7 @@ def experiment(config, data, folder, **changes):
 
 
 def bank_chosen(config, data, folder, **changes):
-    """The number that the run would begin with, and what was said about it."""
+    """Return the number of views that a run would begin with, and the messages about it."""
     chosen, said = experiment(config, data, folder, **changes)
     assert not folder.exists()
     return chosen.state.config.views.bank, said
