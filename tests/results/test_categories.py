@@ -1,4 +1,4 @@
-"""The table of categories: sizes, cohesion, neighbours, and which images to look at."""
+"""The table of categories: sizes, cohesion, nearest known category, representative and doubtful images."""
 
 from dataclasses import replace
 
@@ -38,7 +38,7 @@ def spread(degrees: list[float], category: list[int], certainty: list[float], n_
     )
 
 
-def test_one_entry_a_category() -> None:
+def test_one_entry_per_category() -> None:
     cat, dog, first, empty = describe_categories(small_result())
     assert [c.name for c in (cat, dog, first, empty)] == ["cat", "dog", "new-1", "new-2"]
     assert [c.is_new for c in (cat, dog, first, empty)] == [False, False, True, True]
@@ -100,7 +100,7 @@ def test_doubtful_images_are_uncertain_or_near_another_category() -> None:
 @pytest.mark.parametrize(
     ("certainty", "limit"), [([0.9, 0.98, 1.0], 0.49), ([1.0, 1.0, 1.0], 0.5), ([0.1, 0.2, 0.9], 0.1)]
 )
-def test_what_is_uncertain_depends_on_what_is_usual(certainty: list[float], limit: float) -> None:
+def test_the_limit_of_doubt_depends_on_the_median_certainty(certainty: list[float], limit: float) -> None:
     found = spread([0, 1, 2], [0, 0, 0], certainty, 0, 1)
     assert doubtful_below(found) == pytest.approx(limit, rel=SINGLE)
     labelled = replace(found, part=("labelled",) * 3)
@@ -117,7 +117,7 @@ def test_a_tiny_margin_is_doubtful(degrees: float, doubtful: tuple[str, ...]) ->
     assert describe_categories(found)[0].doubtful == doubtful
 
 
-def test_rows_for_people() -> None:
+def test_rows_of_the_table_as_text() -> None:
     rows = category_rows(describe_categories(small_result()))
     assert len(CATEGORY_COLUMNS) == len(rows[0]) == 7
     assert rows[0][:5] == ["cat", "dog", "no", "3", "0.70"]

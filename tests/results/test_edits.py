@@ -1,4 +1,4 @@
-"""Edits: what each does, the log on disk, undo, and the verb `sptnet edit`."""
+"""Edits: effect of each kind, the log on disk, undo, and the verb `sptnet edit`."""
 
 import json
 import sys
@@ -83,7 +83,7 @@ def test_merging_known_categories_leaves_fewer_known_ones() -> None:
 
 
 @pytest.mark.parametrize(("into", "name"), [("new-1", "new-1"), ("pet", "pet")])
-def test_what_holds_a_known_category_is_known(into: str, name: str) -> None:
+def test_a_merge_with_a_known_category_is_known(into: str, name: str) -> None:
     found = apply_edit(small_result(), Merge(("new-1", "dog"), into))
     assert (found.names, found.n_known) == (("cat", name, "new-2"), 2)
     assert sorted_into(found)[name] == [3, 4, 5, 6, 7]
@@ -121,7 +121,7 @@ def test_a_split_is_the_same_every_time() -> None:
     assert_same(apply_edit(found, SplitCategory("new-1", 3, 7)), apply_edit(found, SplitCategory("new-1", 3, 7)))
 
 
-def test_move_makes_a_person_the_judge() -> None:
+def test_a_moved_image_is_certain() -> None:
     found = apply_edit(small_result(), Move((IDS[2], IDS[7]), "dog"))
     assert sorted_into(found) == {"cat": [0, 1], "dog": [2, 3, 7], "new-1": [4, 5, 6], "new-2": []}
     assert found.certainty.tolist() == pytest.approx([0.9, 0.8, 1.0, 0.9, 0.9, 0.7, 0.6, 1.0], rel=SINGLE)
@@ -163,7 +163,7 @@ def test_the_state_before_is_not_changed() -> None:
         (Rename("zebra", "x"), "there is no category zebra. Choose from: cat, dog, new-1, new-2."),
         (
             Rename("new-1", "cat"),
-            "there is a category cat already. Choose another name, or put both together with merge new-1 --into cat.",
+            "there is a category cat already. Choose another name, or put both together with merge new-1 `into=cat`.",
         ),
         (Merge(("cat", "cow"), "x"), "there is no category cow. Choose from: cat, dog, new-1, new-2."),
         (Merge(("cat", "cat"), "dog"), "a category is named twice to be merged. Name each once."),
@@ -183,7 +183,7 @@ def test_the_state_before_is_not_changed() -> None:
         (SplitCategory("new-2", 2), "new-2 has too few different images (0 in all) for 2 parts. Ask for fewer."),
         (
             Move((IDS[0],), "dgo"),
-            "there is no category dgo. Did you mean dog? To make a new category, add --create.",
+            "there is no category dgo. Did you mean dog? To make a new category, add `create=True`.",
         ),
         (
             Move(("x", "y", IDS[0], "z", "w"), "dog"),
@@ -193,7 +193,7 @@ def test_the_state_before_is_not_changed() -> None:
         (Undo(), "an undo alone changes nothing. Replay it with the edits before it."),
     ],
 )
-def test_what_cannot_be_done(edit: Edit, message: str) -> None:
+def test_impossible_edits_are_refused(edit: Edit, message: str) -> None:
     assert refusal(edit) == message
 
 
@@ -290,7 +290,7 @@ def test_defaults_may_be_left_out() -> None:
         ({"verb": "drop", "images": [1]}, "images of the edit drop is [1]. Give a list of texts, at least one."),
     ],
 )
-def test_what_is_no_edit(value: Any, message: str) -> None:
+def test_invalid_edits_are_refused(value: Any, message: str) -> None:
     with pytest.raises(Misuse) as error:
         parse_edit(value)
     assert str(error.value) == message
@@ -312,7 +312,7 @@ def test_edits_in_words() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Edit]:
-    """Edits that can be done one after the other, without undo."""
+    """Sequences of valid edits, without undo."""
     found, edits = small_result(), list[Edit]()
     for number in range(draw(st.integers(1, 6))):
         images = tuple(draw(st.lists(st.sampled_from(found.ids), min_size=1, max_size=4)))
@@ -333,7 +333,7 @@ def histories(draw: st.DrawFn) -> list[Edit]:
 
 @settings(max_examples=40, deadline=None)
 @given(histories())
-def test_every_image_is_in_one_place_and_undo_goes_back(edits: list[Edit]) -> None:
+def test_every_image_is_in_one_category_and_undo_restores_the_state(edits: list[Edit]) -> None:
     states = [small_result()]
     for edit in edits:
         states.append(apply_edit(states[-1], edit))
@@ -378,7 +378,7 @@ def test_edits_are_lines_beside_files_that_never_change(run: Path) -> None:
     assert {path for path in run.rglob("*") if path.is_file()} - set(before) == {run / EDITS}
 
 
-def test_a_file_without_a_last_line_break_is_gone_on_with(run: Path) -> None:
+def test_a_log_without_a_last_line_break_is_continued(run: Path) -> None:
     (run / EDITS).write_text('{"at": "x", "verb": "rename", "category": "cat", "to": "lion"}', encoding="utf-8")
     add_edits(run, [Rename("lion", "tiger")])
     assert read_edits(run) == [Rename("cat", "lion"), Rename("lion", "tiger")]

@@ -1,4 +1,4 @@
-"""Exports: every form of the edited state, and nothing of the user's lost."""
+"""Exports: every form of the edited result; the user's files are never changed."""
 
 import csv
 import json
@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """Everything below a folder, to see that it stays the same."""
+    """Return the contents of all files below a folder, to check that they stay the same."""
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
@@ -202,7 +202,7 @@ def test_images_that_are_gone(tmp_path: Path, form: str) -> None:
 
 
 def test_files_that_only_the_reader_of_the_data_set_finds_are_copied(tmp_path: Path) -> None:
-    """A benchmark may lie deeper in the folder than the ids say."""
+    """A benchmark may be deeper in the folder than the ids say."""
     Image.new("RGB", (2, 2)).save(tmp_path / "a.png")
     found = replace(small_result(), category=np.array([0, *[-1] * 7]))
     export(found, tmp_path / "out", "copies", pixels=lambda: {IDS[0]: tmp_path / "a.png"})

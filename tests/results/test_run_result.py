@@ -1,4 +1,4 @@
-"""A finished run read back: what it holds, and what is said when something is missing or damaged."""
+"""The result of a finished run: its content, and the errors for missing or damaged files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -100,7 +100,7 @@ def test_no_run(tmp_path: Path) -> None:
 
 def test_no_model(run: Path) -> None:
     (run / "model" / "model.json").unlink()
-    with pytest.raises(Misuse, match=f"has no finished model yet. Finish it with: sptnet train --resume --out {run}"):
+    with pytest.raises(Misuse, match=rf"no finished model yet. Finish it with: `train\(resume=True, out='{run}'\)`"):
         read_result(run)
 
 
@@ -115,7 +115,7 @@ def test_a_damaged_description(run: Path, text: str) -> None:
 
 def test_no_predictions(run: Path) -> None:
     (run / "predictions.csv").unlink()
-    with pytest.raises(Misuse, match=r"has no predictions\.csv: it did not finish\. Finish it with: sptnet train"):
+    with pytest.raises(Misuse, match=r"has no predictions\.csv: it did not finish\. Finish it with: `train\("):
         read_result(run)
 
 
@@ -139,7 +139,7 @@ def test_damaged_predictions(run: Path, lines: list[str], why: str) -> None:
     with pytest.raises(Failure) as error:
         read_result(run)
     file = run / "predictions.csv"
-    assert str(error.value) == f"{file} is damaged ({why}). Write it again with: sptnet train --resume --out {run}"
+    assert str(error.value) == f"{file} is damaged ({why}). Write it again with: `train(resume=True, out='{run}')`"
 
 
 def test_a_run_of_an_older_version_has_no_features(run: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_run_of_an_older_version_has_no_features(run: Path) -> None:
         read_result(run)
     assert str(error.value) == (
         f"the run {run} has no features.safetensors: an older sptnet made it. "
-        f"Write it with: sptnet train --resume --out {run}"
+        f"Write it with: `train(resume=True, out='{run}')`"
     )
 
 
