@@ -6,7 +6,10 @@ import typer
 from sptnet.cli import app
 from sptnet.cli.flags import flags_of, with_flags
 
-FLAGS = {name: f"--{name}" for name in ("out", "overwrite", "weights", "minutes")} | {"settings": "--set"}
+FLAGS = {name: f"--{name}" for name in ("out", "overwrite", "weights", "minutes")} | {
+    "settings": "--set",
+    "without_model": "--no-model-pictures",
+}
 
 
 @pytest.mark.parametrize(
@@ -15,6 +18,7 @@ FLAGS = {name: f"--{name}" for name in ("out", "overwrite", "weights", "minutes"
         ("Pass `overwrite=True`, or another `out`.", "Pass --overwrite, or another --out."),
         ("Give `minutes=5`.", "Give --minutes 5."),
         ("Give `out='my runs/a'`.", "Give --out 'my runs/a'."),
+        ("Add `model_pictures=False`.", "Add --no-model-pictures."),
         ("Use `training.batch_size=32`.", "Use --set training.batch_size=32."),
         ("Use `backbone.weights=FILE`.", "Use --weights FILE."),
         ("Use `prompt.kind='spatial+global'`.", "Use --set prompt.kind=spatial+global."),

@@ -1,4 +1,4 @@
-"""The report page, all that needs no browser: what it says, shows and leaves out, and how it is put together."""
+"""The report page without a browser: its content and how it is assembled."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ from sptnet.cli import main
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.attention import AttentionMaps, most_attended
 from sptnet.report.page import render as page_module
-from sptnet.report.page.attention_data import gaze_data, packed, tenths
+from sptnet.report.page.attention_data import attention_data, packed, tenths
 from sptnet.report.page.chart import Chart, Line, thinned, ticks
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
@@ -34,7 +34,7 @@ from sptnet.report.page.render import policy, render, safe_json, script_text
 from sptnet.report.page.shown_images import ALL_UP_TO, CHOSEN, pictured_images
 from sptnet.report.page.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
 from sptnet.report.page.write import BUDGET, read_for_report, write_report
-from sptnet.report.tsne import plane
+from sptnet.report.tsne import embed_2d
 from sptnet.results.categories import Category, describe_categories
 from sptnet.results.edits.log import Drop, Rename, add_edits
 from sptnet.results.run_folder import RunFolder
@@ -42,7 +42,7 @@ from sptnet.results.run_result import RunResult
 
 
 def many_found(n: int, n_categories: int = 4, dim: int = 8) -> RunResult:
-    """Images round one direction for each category, the categories in turn."""
+    """Make images around one direction per category, with the categories in turn."""
     random = np.random.RandomState(0)
     category = np.arange(n) % n_categories
     features = 3 * random.standard_normal((n_categories, dim))[category] + random.standard_normal((n, dim))
@@ -64,7 +64,7 @@ def category(name: str, is_new: bool, size: int, n_doubtful: int = 0) -> Categor
 
 
 def quiet(message: str) -> None:
-    """Says nothing."""
+    """Ignore a message."""
 
 
 def page_json(page: str, name: str) -> Any:
@@ -110,12 +110,12 @@ def test_members_come_by_certainty_with_the_doubtful_last() -> None:
 # --- which images, and how large --------------------------------------------------------------------------------------
 
 
-def test_a_small_pile_is_shown_whole_but_for_dropped_images() -> None:
+def test_all_images_of_a_small_run_are_shown_except_dropped_ones() -> None:
     found = replace(small_result(), category=np.array([0, 0, -1, 1, 2, 2, 2, 2]))
     assert pictured_images(found, describe_categories(found), {4}) == [0, 1, 3, 4, 5, 6, 7]
 
 
-def test_of_a_large_pile_representatives_and_doubtful_ones_are_shown_up_to_a_number() -> None:
+def test_representatives_and_doubtful_images_of_a_large_run_are_shown_up_to_a_number() -> None:
     found = many_found(ALL_UP_TO + 1, n_categories=300)
     categories = describe_categories(found)
     images = pictured_images(found, categories, {5000, 7})
@@ -216,15 +216,15 @@ def test_a_sample_keeps_the_proportions_and_every_category() -> None:
 @pytest.mark.parametrize("n", [0, 1, 2, 4, 5, 7])
 def test_few_images_have_a_map_too(n: int) -> None:
     features = np.eye(8, dtype=np.float32)[:n]
-    places = plane(features)
+    places = embed_2d(features)
     assert places.shape == (n, 2)
     assert np.isfinite(places).all()
     assert on_grid(places).shape == (n, 2)
 
 
 def test_equal_images_lie_in_the_middle() -> None:
-    assert on_grid(plane(np.ones((6, 3), np.float32))).tolist() == [[500, 500]] * 6
-    assert plane(np.array([[1.0], [2.0]], np.float32)).shape == (2, 2)
+    assert on_grid(embed_2d(np.ones((6, 3), np.float32))).tolist() == [[500, 500]] * 6
+    assert embed_2d(np.array([[1.0], [2.0]], np.float32)).shape == (2, 2)
 
 
 # --- truth ------------------------------------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ def attention(grid: int = 4, heads: int = 2, seed: int = 0) -> AttentionMaps:
 
 def test_attention_goes_to_the_page_with_and_without_prompts() -> None:
     views = [("with prompts", [attention(seed=0), attention(seed=1)]), ("without prompts", [attention(seed=2)] * 2)]
-    first, second = gaze_data(views, [8, 3])
+    first, second = attention_data(views, [8, 3])
     assert (first["image"], second["image"]) == (8, 3)
     assert (first["grid"], first["heads"], first["rows"]) == (4, 2, 17)
     assert [view["name"] for view in first["views"]] == ["with prompts", "without prompts"]
@@ -404,11 +404,11 @@ def test_attention_goes_to_the_page_with_and_without_prompts() -> None:
     assert opened(first["picture"]).size == (32, 32)
 
 
-def test_too_much_attention_is_cut() -> None:
+def test_attention_data_are_limited_in_size() -> None:
     views = [("", [attention(seed=i) for i in range(3)])]
-    size = len(gaze_data(views, [0, 1, 2])[0]["views"][0]["tenths"])
-    assert len(gaze_data(views, [0, 1, 2], most=int(2.5 * size))) == 2
-    cut = gaze_data(views, [0, 1, 2], most=size // 2)
+    size = len(attention_data(views, [0, 1, 2])[0]["views"][0]["tenths"])
+    assert len(attention_data(views, [0, 1, 2], most=int(2.5 * size))) == 2
+    cut = attention_data(views, [0, 1, 2], most=size // 2)
     assert [entry["rows"] for entry in cut] == [1, 1, 1]
     expected = tenths(views[0][1][0].heads[:, :1]).reshape(-1).tolist()
     assert unpacked(cut[0]["views"][0]["tenths"], len(expected)) == expected
@@ -427,7 +427,7 @@ def test_sample_images_are_readable_and_new_and_known_in_turn(tmp_path: Path) ->
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def test_json_in_the_page_cannot_end_its_element_and_keeps_half_characters() -> None:
+def test_json_in_the_page_cannot_end_its_element_and_keeps_lone_surrogates() -> None:
     texts = ["</script><b>&", "\u2028\u2029", "\udcff.png", "né 漢 🦦", '"\\\n']
     written = str(safe_json(texts))
     assert not set(written) & set("<>&\u2028\u2029\udcff")
@@ -491,7 +491,7 @@ def test_the_colours_of_the_map_differ_for_everybody(theme: int) -> None:
 
 def test_the_template_asks_for_everything_it_uses() -> None:
     with pytest.raises(Exception, match="undefined"):
-        render(data={"gaze": []}, pictures=[])
+        render(data={"attention": []}, pictures=[])
 
 
 def test_the_data_of_the_page_points_from_categories_to_images() -> None:
@@ -590,7 +590,7 @@ def test_hostile_names_stay_texts_and_edits_can_name_them(tmp_path: Path) -> Non
     assert text.count("<script") == 3
     assert "alert(1)</script>" not in text
     assert "<img src=x" not in text
-    assert [len(data["gaze"]), data["gaze"][0]["grid"]] == [4, 6]
+    assert [len(data["attention"]), data["attention"][0]["grid"]] == [4, 6]
     assert re.findall(r'alt="The (\w+) prompt', text) == ["spatial", "global", "composed"]
     assert 'id="training"' in text
     assert 'id="count"' in text
@@ -598,7 +598,7 @@ def test_hostile_names_stay_texts_and_edits_can_name_them(tmp_path: Path) -> Non
 
 
 def test_a_page_stays_within_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With pictures of noise, which no format compresses, and names that take much room."""
+    """Pictures of noise, which no format compresses, and long names."""
     monkeypatch.setattr("sptnet.report.page.write.BUDGET", 700_000)
     monkeypatch.setattr("sptnet.report.page.write.LEAST_FOR_PICTURES", 10_000)
     pictures = noisy(200, 96)
@@ -630,7 +630,7 @@ def test_a_large_run_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest
 def test_a_damaged_model_is_named_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(Failure) as error:
         write_report(make_run(tmp_path), tell=quiet)
-    assert str(error.value).endswith("To write the page without pictures of the model, add --no-model-pictures.")
+    assert str(error.value).endswith("To write the page without pictures of the model, add `model_pictures=False`.")
 
 
 def test_a_page_replaces_only_a_page(tmp_path: Path) -> None:

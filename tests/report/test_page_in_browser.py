@@ -1,4 +1,4 @@
-"""The report page in a real browser: seen, searched, edited, and its edits taken over by the command line."""
+"""The report page in a browser: display, search, editing, and applying its edits on the command line."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ ORDER = ["new-2", "new-1", "cat", "<b>dog</b>", "constructor"]
 
 
 class Page:
-    """The page in the browser, with short words for what the tests do to it."""
+    """The page in the browser, with helpers for the tests."""
 
     def __init__(self, browser: Any, file: Path, downloads: Path):
         self.browser, self.file, self.downloads = browser, file, downloads
@@ -110,7 +110,7 @@ def test_it_opens_from_disk_and_asks_for_nothing_else(page: Page) -> None:
     page.browser.get_log("browser")
     page.load()
     page.wait(lambda: page.all("#heads canvas"))
-    for place in ("#map", "#gaze", "#facts"):
+    for place in ("#map", "#attention", "#facts"):
         page.js("document.querySelector(arguments[0]).scrollIntoView()", place)
     assert requests(page.browser) == [page.file.as_uri()]
     assert page.browser.get_log("browser") == []

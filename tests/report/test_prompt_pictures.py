@@ -1,4 +1,4 @@
-"""Prompts as pictures: zero is grey, the scale is symmetric, every pixel a square."""
+"""Pictures of prompts: zero is grey, the scale is symmetric, pixels are squares."""
 
 import io
 from collections.abc import Callable
