@@ -83,12 +83,12 @@ def test_turns_that_never_come_are_refused(epochs, k, restart):
 
 def test_a_run_says_when_its_turns_go_on_through_the_epochs(tiny_config, few_digits, tmp_path):
     for k, said in ((5, []), (6, ["an epoch has 5 batches, fewer than a turn's 6: turns go on through the epochs"])):
-        told = []
+        messages = []
         config = tiny_config.changed(sptnet={"k": k}, simgcd={"epochs": 1})
-        experiment = Experiment(config, RunFolder(tmp_path / str(k)), few_digits, tell=told.append)
+        experiment = Experiment(config, RunFolder(tmp_path / str(k)), few_digits, tell=messages.append)
         experiment.run()
         steps = [line["steps"] for line in experiment.run_folder.metrics() if line["stage"] == "sptnet"]
-        assert [line for line in told if "turns go on" in line] == said
+        assert [line for line in messages if "turns go on" in line] == said
         assert sum(step.get("model", 0) for step in steps) == (3 if k == 5 else 6)
 
 

@@ -68,11 +68,11 @@ def test_another_process_is_sent_the_folder_and_not_the_tokens(tmp_path):
     bank = TokenBank(tmp_path / "bank", 600, 3, 5, 96, KEY)
     sent = pickle.dumps(bank)
     assert len(sent) < 1000
-    there, tokens = pickle.loads(sent), torch.randn(1, 5, 96).half()
+    reopened, tokens = pickle.loads(sent), torch.randn(1, 5, 96).half()
     bank.write(torch.tensor([3]), torch.tensor([2]), tokens)
-    assert there.filled(torch.tensor([3, 4]), torch.tensor([2, 2])).tolist() == [True, False]
-    assert torch.equal(there.read(torch.tensor([3]), torch.tensor([2])), tokens)
-    assert there.n_views == 3
+    assert reopened.filled(torch.tensor([3, 4]), torch.tensor([2, 2])).tolist() == [True, False]
+    assert torch.equal(reopened.read(torch.tensor([3]), torch.tensor([2])), tokens)
+    assert reopened.n_views == 3
 
 
 def batches_of(bank, pixels, whole=frozenset(), seed=11, draws=2):
@@ -255,7 +255,7 @@ def test_the_most_views_that_fit_are_taken(views, bank, limit, tiny_config, few_
     if limit == "budget":
         budget = room / 1e9
     else:
-        monkeypatch.setattr("sptnet.model.token_bank.shutil.disk_usage", lambda place: usage(2 * room))
+        monkeypatch.setattr("sptnet.model.token_bank.shutil.disk_usage", lambda path: usage(2 * room))
     chosen, said = bank_chosen(tiny_config, few_digits, tmp_path / "run", views={"bank_budget_gb": budget})
     assert chosen == bank
     if bank:
@@ -272,7 +272,7 @@ def test_the_most_views_that_fit_are_taken(views, bank, limit, tiny_config, few_
 
 def test_a_budget_beyond_the_disk_is_the_disk(tiny_config, few_digits, tmp_path, monkeypatch):
     free = namedtuple("usage", "free")(5 * VIEW_OF_SIXTY)
-    monkeypatch.setattr("sptnet.model.token_bank.shutil.disk_usage", lambda place: free)
+    monkeypatch.setattr("sptnet.model.token_bank.shutil.disk_usage", lambda path: free)
     assert bank_chosen(tiny_config, few_digits, tmp_path / "run", views={"bank_budget_gb": 1.0})[0] == 4
 
 

@@ -628,6 +628,13 @@ def test_the_verb_writes_and_says_what_it_left_out(
     assert again.err.startswith("error: figures/prompts.png exists already.")
 
 
+def test_the_verb_names_commands_in_what_it_left_out(call: Call, pair: list[Path], tmp_path: Path) -> None:
+    unfinished = make(tmp_path / "half")
+    shutil.rmtree(unfinished / "model")
+    answer = call(pair[1], unfinished, "--only", "prompts", "--out", tmp_path / "out")
+    assert answer.out.endswith(f"no finished model yet. Finish it with: sptnet train --resume --out {unfinished}\n")
+
+
 def test_the_verb_passes_options_on(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 

@@ -72,8 +72,8 @@ def test_certainty_has_four_digits(tmp_path: Path) -> None:
 
 def test_the_most_certain_images_come_first_and_empty_categories_have_no_picture(tmp_path: Path) -> None:
     image_set = image_set_of(("a", "b", "c", "d"))
-    found = answers([2, 2, 0, 2], [0.3, 0.9, 0.5, 0.6])
-    written = write_contact_sheets(tmp_path / "c", image_set, ("cat", "dog", "new-1"), *found)
+    result = answers([2, 2, 0, 2], [0.3, 0.9, 0.5, 0.6])
+    written = write_contact_sheets(tmp_path / "c", image_set, ("cat", "dog", "new-1"), *result)
     assert [path.name for path in written] == ["000-cat.png", "002-new-1.png"]
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["000-cat.png", "002-new-1.png"]
     with Image.open(written[1]) as sheet:

@@ -38,17 +38,18 @@ def find_samples(runs: Sequence[ChosenRun], asked: Sequence[str]) -> Samples:
         if not chosen:
             problems.append(f"no image of {printable(first.name)} can be read. Repair them, or give a run of others.")
         return Samples([first.sources[i] for i in chosen], problems)
-    found: dict[str, ImageSource] = {}
+    source_of: dict[str, ImageSource] = {}
     for image_set in (first, *image_sets):
-        wanted = set(asked) - found.keys()
-        found |= {id_: source for id_, source in zip(image_set.ids, image_set.sources, strict=True) if id_ in wanted}
-    missing = [printable(id_) for id_ in asked if id_ not in found]
+        wanted = set(asked) - source_of.keys()
+        by_id = zip(image_set.ids, image_set.sources, strict=True)
+        source_of |= {id_: source for id_, source in by_id if id_ in wanted}
+    missing = [printable(id_) for id_ in asked if id_ not in source_of]
     if missing:
         raise Misuse(
             f"there is no image {first_three(missing)} in the runs{''.join(f' ({problem})' for problem in problems)}. "
             f"Give ids as in the first column of predictions.csv, such as `image={printable(first.ids[0])!r}`."
         )
-    return Samples([found[id_] for id_ in asked], problems)
+    return Samples([source_of[id_] for id_ in asked], problems)
 
 
 def _image_sets(runs: Sequence[ChosenRun], problems: list[str]) -> Iterator[ImageSet]:
