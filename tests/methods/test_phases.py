@@ -61,7 +61,7 @@ def test_the_continuous_count_runs_through_the_epochs():
 
 
 @pytest.mark.parametrize("k", [11, 20, 29])
-def test_where_an_epoch_is_shorter_than_a_turn_the_count_runs_on(k):
+def test_steps_are_counted_through_epochs_shorter_than_a_turn(k):
     assert names(TakeTurns(PROMPT, MODEL, k), 9, 10) == names(TakeTurns(PROMPT, MODEL, k, restart=False), 9, 10)
     assert names(TakeTurns(PROMPT, MODEL, 10), 9, 10) != names(TakeTurns(PROMPT, MODEL, 10, restart=False), 9, 10)
 
@@ -104,7 +104,7 @@ def test_the_phase_changes_after_half_of_the_epochs():
     assert names(OneThenOther(MODEL, PROMPT), 5, 1) == [["model"]] * 3 + [["prompt"]] * 2
 
 
-def test_what_each_phase_is():
+def test_parameters_and_views_of_each_phase():
     assert Phase("prompt", frozenset({"prompt"}), PROMPTED_PAIR) == PROMPT
     assert Phase("model", frozenset({"model"}), RAW_AND_PROMPTED) == MODEL
     assert Phase("raw", frozenset({"model"}), RAW_PAIR) == RAW
@@ -159,7 +159,7 @@ def test_sptnet_is_two_stages():
     assert set(sptnet.optimisers) == {"prompt", "model"}
 
 
-def test_simgcd_is_the_first_of_them():
+def test_simgcd_is_the_first_stage_of_sptnet():
     (only,) = stages_of(Config(method="simgcd"))
     assert (only.name, only.turns, only.prompt_kind) == ("simgcd", Always(RAW), "none")
 

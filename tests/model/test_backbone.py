@@ -362,7 +362,7 @@ def test_a_program_in_a_weights_file_is_never_run(writer: str, tmp_path: Path) -
     with pytest.raises(Failure, match=r"w\.pth cannot be read as weights") as refused:
         build_backbone(EMBEDDED, weights=file)
     assert not marker.exists()
-    assert "arbitrary code execution" not in str(refused.value)  # nobody is told how to run it after all
+    assert "arbitrary code execution" not in str(refused.value)  # torch's hint to disable the check is left out
     assert "weights_only" not in str(refused.value)
 
 

@@ -121,7 +121,7 @@ def test_without_pixel_prompts_there_is_nothing_to_fold(kind: str) -> None:
     assert (model.tokens is not None) == (kind == "vpt")
 
 
-def test_prompts_stay_where_patches_are_normed() -> None:
+def test_prompts_are_not_folded_if_the_patch_embedding_has_a_norm() -> None:
     model = prompted(random_model())
     model.backbone.vit.patch_embed.norm = LayerNorm(model.backbone.dim)
     assert not can_fold(model)

@@ -510,7 +510,7 @@ def test_an_imported_model_predicts_and_is_scored(checkpoint: Path, birds: Path,
     assert all(0 <= scores[key] <= 1 for key in ("all", "old", "new"))
 
 
-def test_without_a_number_of_known_categories_it_says_so(checkpoint: Path, tmp_path: Path, call: Call) -> None:
+def test_an_unknown_number_of_known_categories_is_reported(checkpoint: Path, tmp_path: Path, call: Call) -> None:
     note = "the file does not say which categories were known; Old and New need --known N, in a folder also --names\n"
     answer = call("import", checkpoint, "--out", tmp_path / "a", "--frame-width", 2)
     assert note in answer.out
@@ -520,7 +520,7 @@ def test_without_a_number_of_known_categories_it_says_so(checkpoint: Path, tmp_p
     assert load_model(tmp_path / "b")[1].categories[:4] == ("known-1", "known-2", "known-3", "new-1")
 
 
-def test_simgcd_is_said_to_have_no_prompts(tmp_path: Path, call: Call) -> None:
+def test_an_imported_simgcd_model_has_no_prompts(tmp_path: Path, call: Call) -> None:
     torch.save({"model": simgcd_state(plain_vit(), head_state())}, tmp_path / "m.pt")
     answer = call("import", tmp_path / "m.pt", "--out", tmp_path / "model", "--image-size", 48)
     assert ": SimGCD, 7 categories (0 known), vit_base_patch16_224.dino, images of 48 px, no prompts\n" in answer.out

@@ -30,7 +30,7 @@ def bank(tmp_path):
     return TokenBank(tmp_path / "bank", n_images=6, n_views=3, length=5, dim=96, key=KEY)
 
 
-def test_what_is_written_is_read_and_flagged(bank):
+def test_written_tokens_are_read_and_flagged(bank):
     images, views = torch.tensor([4, 0]), torch.tensor([2, 1])
     tokens = torch.randn(2, 5, 96).half()
     assert bank.filled(images, views).tolist() == [False, False]
@@ -39,7 +39,7 @@ def test_what_is_written_is_read_and_flagged(bank):
     assert bank.filled(torch.tensor([4, 0, 4, 0]), torch.tensor([2, 1, 1, 2])).tolist() == [True, True, False, False]
 
 
-def test_the_folder_is_found_again_with_all_it_held(bank, tmp_path):
+def test_a_reopened_bank_has_its_tokens(bank, tmp_path):
     tokens = torch.randn(1, 5, 96).half()
     bank.write(torch.tensor([3]), torch.tensor([0]), tokens)
     again = TokenBank(tmp_path / "bank", 6, 3, 5, 96, KEY)
@@ -321,7 +321,7 @@ def test_no_bank_is_chosen_where_nothing_trains(tiny_config, few_digits, tmp_pat
     assert bank_chosen(config, few_digits, tmp_path / "run") == (0, [])
 
 
-def test_settings_of_a_bank_that_make_no_sense_are_refused(tiny_settings):
+def test_wrong_settings_of_a_bank_are_refused(tiny_settings):
     with pytest.raises(Misuse, match=r"views.bank: .* Got 'many'") as error:
         load_recipe("digits", [*tiny_settings, "views.bank=many", "views.bank_budget_gb=0"])
     assert "views.bank_budget_gb: input should be greater than 0. Got 0." in str(error.value)

@@ -651,7 +651,7 @@ def test_a_page_replaces_only_a_page(tmp_path: Path) -> None:
     assert mine.read_text() == "<p>mine</p>"
 
 
-def test_the_page_belongs_to_the_run_and_goes_with_it(tmp_path: Path) -> None:
+def test_overwriting_a_run_removes_its_page(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     write_report(run, tell=quiet, model_pictures=False)
     RunFolder(run).create(RunFolder(run).config(), overwrite=True)
@@ -674,7 +674,7 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     assert shown == [page.as_uri()] * 2
 
 
-def test_what_was_read_for_the_page_is_handed_on(tmp_path: Path) -> None:
+def test_write_report_returns_the_result_and_the_categories(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     read, written = read_for_report(run), write_report(run, tell=quiet, model_pictures=False)
     assert read.page is None and written.page == run / "report.html"

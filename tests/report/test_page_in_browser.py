@@ -105,7 +105,7 @@ def page(opened: Page) -> Page:
     return opened
 
 
-def test_it_opens_from_disk_and_asks_for_nothing_else(page: Page) -> None:
+def test_the_page_opens_from_disk_without_any_request(page: Page) -> None:
     requests(page.browser)
     page.browser.get_log("browser")
     page.load()

@@ -65,7 +65,7 @@ def test_a_split_of_two_merged_categories_serves_both() -> None:
     assert sorted_into(edits, [0, 1, 0, 1], [0, 0, 90, 90]) == ["pet-a", "pet-a", "pet-b", "pet-b"]
 
 
-def test_what_is_new_follows_the_edits() -> None:
+def test_new_categories_follow_the_edits() -> None:
     names = edited_names(small_result(), [Merge(("new-1",), "cat"), SplitCategory("cat", 2)])
     assert (names.names, names.n_known) == (("cat-a", "cat-b", "dog", "new-2"), 3)
 

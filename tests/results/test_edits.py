@@ -391,7 +391,7 @@ def test_a_log_without_a_last_line_break_is_continued(run: Path) -> None:
     assert read_edits(run) == [Rename("cat", "lion"), Rename("lion", "tiger")]
 
 
-def test_one_edit_that_cannot_be_done_stops_them_all(run: Path) -> None:
+def test_if_one_edit_fails_none_is_added(run: Path) -> None:
     with pytest.raises(Misuse, match=r"^edit 2 of 3: there is no category cat\. Choose from: lion, "):
         add_edits(run, [Rename("cat", "lion"), Rename("cat", "x"), Undo()])
     assert not (run / EDITS).exists()
@@ -549,7 +549,7 @@ def test_a_file_that_cannot_be_applied(call: Call, run: Path, tmp_path: Path, te
          " category, add --create."),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_and_not_written(call: Call, run: Path, words: list[str], message: str) -> None:
+def test_wrong_edits_are_reported_and_not_written(call: Call, run: Path, words: list[str], message: str) -> None:
     assert call(*words) == Answer(2, "", f"error: {message}\n")
     assert not (run / EDITS).exists()
 
