@@ -274,7 +274,7 @@ def test_unknown_recipes_are_refused_with_a_suggestion(tmp_path: Path, call: Cal
         ("prompt.width=8", ["largest allowed is 7 for 16 x 16 pixels", "Got 8"]),
         ("prompt.border=48", ["largest allowed is 47 for 96 x 96 pixels", "Got 48"]),
         ("backbone.image_size=100", ["100", "patch", "16"]),
-        ("backbone.trainable_blocks=5", ["backbone.trainable_blocks must be from 1 to 4", "Got 5"]),
+        ("backbone.trainable_blocks=5", ["`backbone.trainable_blocks` must be from 1 to 4", "Got 5"]),
         ("backbone.name=vit_bse", ["timm knows no model named 'vit_bse'", "vit_base_patch16_224"]),
         ("backbone.name=vit_base_patch16_224.dinosaur", ["dinosaur"]),
         ("backbone.name=resnet18", ["resnet18 is not a Vision Transformer", "vit_base_patch16_224.dino"]),
@@ -364,7 +364,7 @@ def test_weights_that_cannot_be_downloaded_are_one_error_with_ways_out(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
     answer = train("--set", "backbone.name=vit_tiny_patch16_224", "--set", "prompt.border=30")
-    ways = ["network", "--set backbone.weights=FILE", "--set backbone.name=sptnet_digits_vit"]
+    ways = ["network", "--weights FILE", "--backbone sptnet_digits_vit"]
     refused(answer, "weights of vit_tiny_patch16_224 could not be downloaded", *ways, code=1)
     assert len(answer.err.splitlines()) == 1
 

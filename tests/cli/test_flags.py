@@ -9,7 +9,10 @@ from sptnet.cli.stopping import Verbs
 from sptnet.errors import Misuse
 from sptnet.runtime import progress
 
-FLAGS = {name: f"--{name}" for name in ("out", "overwrite", "weights", "minutes")} | {"settings": "--set"}
+FLAGS = {name: f"--{name}" for name in ("out", "overwrite", "weights", "minutes")} | {
+    "settings": "--set",
+    "without_model": "--no-model-pictures",
+}
 
 
 @pytest.mark.parametrize(
@@ -18,6 +21,7 @@ FLAGS = {name: f"--{name}" for name in ("out", "overwrite", "weights", "minutes"
         ("Pass `overwrite=True`, or another `out`.", "Pass --overwrite, or another --out."),
         ("Give `minutes=5`.", "Give --minutes 5."),
         ("Give `out='my runs/a'`.", "Give --out 'my runs/a'."),
+        ("Add `model_pictures=False`.", "Add --no-model-pictures."),
         ("Use `training.batch_size=32`.", "Use --set training.batch_size=32."),
         ("Use `backbone.weights=FILE`.", "Use --weights FILE."),
         ("Use `prompt.kind='spatial+global'`.", "Use --set prompt.kind=spatial+global."),

@@ -165,7 +165,7 @@ def test_what_cannot_be_fetched_is_a_choice_for_the_user(
     call: Call, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timm_vit, "try_to_load_from_cache", lambda repository, file: None)
-    monkeypatch.setattr(timm_vit, "hub_answers", lambda: False)
+    monkeypatch.setattr(timm_vit, "hub_is_reachable", lambda: False)
     answer = call("discover", images, "--out", tmp_path / "run")
     assert answer.code == 1
     assert answer.err == (

@@ -91,7 +91,7 @@ def test_the_contrastive_loss_is_the_weighted_sum_of_its_parts():
 
 
 @pytest.mark.parametrize("labels", [[-1, -1, -1], [2, -1, -1], [0, 1, 2]])
-def test_it_is_finite_for_every_batch(labels):
+def test_the_contrastive_loss_is_finite_for_every_batch(labels):
     projections = normal(6, 7).requires_grad_()
     labels = torch.tensor(labels)
     loss = contrastive_loss(projections, labels, labels >= 0)
@@ -100,7 +100,7 @@ def test_it_is_finite_for_every_batch(labels):
     assert torch.isfinite(projections.grad).all()
 
 
-def test_a_few_steps_on_it_bring_views_of_an_image_together():
+def test_a_few_steps_on_the_contrastive_loss_bring_views_of_an_image_together():
     projections = normal(12, 8).requires_grad_()
     labels = torch.tensor([0, 0, 1, 1, -1, -1])
 
@@ -139,7 +139,7 @@ def test_a_known_class_gets_a_cluster_even_if_another_has_more_of_it():
 
 
 def three_blobs():
-    """Thirty directions round each of three axes; five of the first two blobs labelled."""
+    """Thirty directions around each of three axes; five of the first two blobs are labelled."""
     random = np.random.RandomState(0)
     features = np.concatenate([np.eye(4)[i] + 0.05 * random.standard_normal((30, 4)) for i in (2, 0, 1)])
     truth = np.repeat([0, 1, 2], 30)
@@ -224,7 +224,7 @@ def test_semi_supervised_k_means_holds_labelled_images_to_their_class(tiny_confi
 
 @pytest.mark.parametrize("count", ["auto", 10])
 def test_nothing_trained_looks_at_every_image_once(count, tiny_config, few_digits, run_it, tmp_path, embedded):
-    """Counting, clustering and sorting share one pass through the backbone."""
+    """Counting, clustering and prediction share one pass through the backbone."""
     config = config_of(tiny_config, "sskmeans").model_copy(update={"n_categories": count})
     run_it(tmp_path / "run", config, few_digits)
     assert sum(embedded) == len(few_digits.image_set)

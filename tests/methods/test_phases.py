@@ -1,4 +1,4 @@
-"""Whose turn it is, what then trains, and on which views."""
+"""The order of phases, the parameters that they train, and their views."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def names(turns, epochs, batches):
 
 
 def published_toggle(batches, k):
-    """One epoch of the published loop, as it is written there: a flag that is flipped before it is read."""
+    """Run one epoch of the published loop: a flag is flipped before it is read."""
     training_prompts, sequence = True, []
     for batch in range(batches):
         if (batch + 1) % k == 0:
@@ -61,7 +61,7 @@ def test_the_continuous_count_runs_through_the_epochs():
 
 
 @pytest.mark.parametrize("k", [11, 20, 29])
-def test_where_an_epoch_is_shorter_than_a_turn_the_count_runs_on(k):
+def test_steps_are_counted_through_epochs_shorter_than_a_turn(k):
     assert names(TakeTurns(PROMPT, MODEL, k), 9, 10) == names(TakeTurns(PROMPT, MODEL, k, restart=False), 9, 10)
     assert names(TakeTurns(PROMPT, MODEL, 10), 9, 10) != names(TakeTurns(PROMPT, MODEL, 10, restart=False), 9, 10)
 
@@ -70,7 +70,7 @@ def test_where_an_epoch_is_shorter_than_a_turn_the_count_runs_on(k):
 @pytest.mark.parametrize("k", [1, 2, 3, 9, 10, 11, 29, 30, 31])
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_turns_that_never_come_are_refused(epochs, k, restart):
-    """Just those of which no step of any epoch is the model's."""
+    """Refused are exactly those without a step of the model phase in any epoch."""
     turns = TakeTurns(PROMPT, MODEL, k, restart)
     if any("model" in epoch for epoch in names(turns, epochs, 10)):
         turns.check(epochs, 10)
@@ -83,28 +83,28 @@ def test_turns_that_never_come_are_refused(epochs, k, restart):
 
 def test_a_run_says_when_its_turns_go_on_through_the_epochs(tiny_config, few_digits, tmp_path):
     for k, said in ((5, []), (6, ["an epoch has 5 batches, fewer than a turn's 6: turns go on through the epochs"])):
-        told = []
+        messages = []
         config = tiny_config.changed(sptnet={"k": k}, simgcd={"epochs": 1})
-        experiment = Experiment(config, RunFolder(tmp_path / str(k)), few_digits, tell=told.append)
+        experiment = Experiment(config, RunFolder(tmp_path / str(k)), few_digits, tell=messages.append)
         experiment.run()
         steps = [line["steps"] for line in experiment.run_folder.metrics() if line["stage"] == "sptnet"]
-        assert [line for line in told if "turns go on" in line] == said
+        assert [line for line in messages if "turns go on" in line] == said
         assert sum(step.get("model", 0) for step in steps) == (3 if k == 5 else 6)
 
 
 def test_a_run_whose_model_would_never_train_is_not_begun(tiny_config, few_digits, run_it, tmp_path):
     """Three epochs of sixty images are fifteen batches, fewer than the published twenty of a turn."""
-    with pytest.raises(Misuse, match=r"the whole training only 15: .* such as --set sptnet.k=3, or more sptnet.epochs"):
+    with pytest.raises(Misuse, match=r"the whole training only 15: .* such as `sptnet.k=3`, or more `sptnet.epochs`"):
         run_it(tmp_path / "run", tiny_config.changed(sptnet={"k": 20}), few_digits)
     assert not (tmp_path / "run").exists()
 
 
-def test_halves():
+def test_the_phase_changes_after_half_of_the_epochs():
     assert names(OneThenOther(PROMPT, MODEL), 4, 2) == [["prompt"] * 2] * 2 + [["model"] * 2] * 2
     assert names(OneThenOther(MODEL, PROMPT), 5, 1) == [["model"]] * 3 + [["prompt"]] * 2
 
 
-def test_what_each_phase_is():
+def test_parameters_and_views_of_each_phase():
     assert Phase("prompt", frozenset({"prompt"}), PROMPTED_PAIR) == PROMPT
     assert Phase("model", frozenset({"model"}), RAW_AND_PROMPTED) == MODEL
     assert Phase("raw", frozenset({"model"}), RAW_PAIR) == RAW
@@ -159,7 +159,7 @@ def test_sptnet_is_two_stages():
     assert set(sptnet.optimisers) == {"prompt", "model"}
 
 
-def test_simgcd_is_the_first_of_them():
+def test_simgcd_is_the_first_stage_of_sptnet():
     (only,) = stages_of(Config(method="simgcd"))
     assert (only.name, only.turns, only.prompt_kind) == ("simgcd", Always(RAW), "none")
 

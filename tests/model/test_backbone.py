@@ -1,4 +1,4 @@
-"""The backbone: timm's class token and nothing else, frozen, with deep tokens if asked, from files that are safe."""
+"""The backbone: timm's class token, frozen parameters, deep prompt tokens, weights files."""
 
 import argparse
 import os
@@ -36,7 +36,7 @@ def images(n: int, size: int, seed: int = 0) -> Tensor:
 
 
 def assert_class_token(backbone: Backbone, x: Tensor) -> None:
-    """In float64, where the last block's other order of sums cannot hide a real difference."""
+    """Compare in float64, where rounding in the last block's other order of sums hides no real difference."""
     backbone, x = backbone.double(), x.double()
     with torch.inference_mode():
         features = backbone(x)
@@ -138,8 +138,8 @@ def test_dinov3_is_made_for_any_image_size_and_has_its_own_pixels() -> None:
 def test_deep_tokens_beside_rotary_positions_are_refused(part: str) -> None:
     backbone, tokens = rotary(ROTARY[0]), torch.zeros(3, 2, 128)
     wanted = (
-        "vit_small_patch16_dinov3.lvd1689m has rotary positions, which leave no place for deep prompt tokens "
-        "(prompt.kind=vpt). Give pixel prompts, such as --set prompt.kind=spatial+global, or a backbone such as "
+        "vit_small_patch16_dinov3.lvd1689m has rotary positions, which do not allow deep prompt tokens "
+        "(prompt.kind=vpt). Give pixel prompts, such as `prompt.kind=spatial+global`, or a backbone such as "
         "vit_base_patch16_224.dino."
     )
     with pytest.raises(Misuse) as refused:
@@ -199,12 +199,12 @@ def test_the_last_blocks_are_blocks_and_never_the_norm() -> None:
 
 @pytest.mark.parametrize("n", [0, 5, -1])
 def test_impossible_numbers_of_blocks_are_refused(n: int) -> None:
-    with pytest.raises(Misuse, match=rf"trainable_blocks must be from 1 to 4 for {EMBEDDED}\. Got {n}"):
+    with pytest.raises(Misuse, match=rf"`backbone\.trainable_blocks` must be from 1 to 4 for {EMBEDDED}\. Got {n}"):
         list(embedded().last_blocks(n))
 
 
 def naive_vpt(backbone: Backbone, x: Tensor, tokens: Tensor) -> Tensor:
-    """Block by block, image by image: class token, prompt tokens, patches; the prompts' outputs are thrown away."""
+    """Run VPT per block and per image: class token, prompt tokens, patches; outputs of prompts are dropped."""
     vit, rows = backbone.vit, []
     for image in x:
         sequence = vit.norm_pre(vit._pos_embed(vit.patch_embed(image[None])))[0]
@@ -362,7 +362,7 @@ def test_a_program_in_a_weights_file_is_never_run(writer: str, tmp_path: Path) -
     with pytest.raises(Failure, match=r"w\.pth cannot be read as weights") as refused:
         build_backbone(EMBEDDED, weights=file)
     assert not marker.exists()
-    assert "arbitrary code execution" not in str(refused.value)  # nobody is told how to run it after all
+    assert "arbitrary code execution" not in str(refused.value)  # torch's hint to disable the check is left out
     assert "weights_only" not in str(refused.value)
 
 
@@ -386,7 +386,7 @@ def test_models_without_a_class_token_to_read_are_refused(
     def fetch(*arguments: object) -> None:
         raise AssertionError("asked for weights before it was refused")
 
-    monkeypatch.setattr("sptnet.model.vit.timm_vit.where_weights_are", fetch)
+    monkeypatch.setattr("sptnet.model.vit.timm_vit.weights_overlay", fetch)
     with pytest.raises(Misuse) as refused:
         build_backbone(name, pretrained=pretrained)
     assert str(refused.value) == (
@@ -406,7 +406,7 @@ def test_unknown_weights_of_a_known_model_are_refused() -> None:
 
 @pytest.mark.parametrize("name", [EMBEDDED, "vit_tiny_patch16_224"])
 def test_an_image_size_that_no_patch_divides_is_refused(name: str) -> None:
-    """Otherwise the rest of the image would be dropped in silence."""
+    """Otherwise the rest of the image would be dropped silently."""
     with pytest.raises(Misuse, match="100"):
         build_backbone(name, image_size=100, pretrained=False)
 
@@ -426,7 +426,7 @@ def prefixed(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def as_dino(state: dict[str, Tensor]) -> dict[str, Any]:
-    """A whole training checkpoint: both networks with their heads, the optimiser, and the authors' options."""
+    """Build a training checkpoint: both networks with their heads, the optimiser, and the authors' options."""
     heads = {"head.mlp.0.weight": torch.ones(3, 3), "head.last_layer.weight_g": torch.ones(3, 1)}
     wrong = {name: value + 1 for name, value in state.items()}
     return {
@@ -467,14 +467,14 @@ def test_the_authors_files_load(make: Any, tmp_path: Path) -> None:
 
 
 def interpolated(positions: Tensor, old: int, new: int) -> Tensor:
-    """A grid of positions at another size."""
+    """Interpolate a grid of positions to another size."""
     grid = positions.reshape(1, old, old, -1).permute(0, 3, 1, 2)
     return F.interpolate(grid, (new, new), mode="bicubic", antialias=True).permute(0, 2, 3, 1).reshape(1, new * new, -1)
 
 
 @pytest.mark.parametrize("registers", [False, True])
 def test_dinov2_s_own_files_load_at_another_size(registers: bool, tmp_path: Path) -> None:
-    """Made for 518 px; the tokens that enter the first block are worked out here as the authors do."""
+    """The file is for 518 px; the input of the first block is computed here as the authors do."""
     name = f"vit_small_patch14_{'reg4_' * registers}dinov2.lvd142m"
     rest = {
         k: v for k, v in tiny(name, 56).vit.state_dict().items() if k not in ("cls_token", "pos_embed", "reg_token")
@@ -540,17 +540,15 @@ def test_dinov3_loads_from_timm_s_file(tmp_path: Path) -> None:
     [
         (
             {"0.cls_token": torch.zeros(1), "1.mlp.0.weight": torch.zeros(1)},
-            "{0} is a SimGCD checkpoint, not a backbone. "
-            "Turn it into a model with: sptnet import '{0}' --out MODEL_DIR",
+            "{0} is a SimGCD checkpoint, not a backbone. Turn it into a model with: `import_('{0}', out='MODEL_DIR')`",
         ),
         (
             {"0.patch": torch.zeros(1), "1.0.cls_token": torch.zeros(1)},
-            "{0} is an SPTNet checkpoint, not a backbone. "
-            "Turn it into a model with: sptnet import '{0}' --out MODEL_DIR",
+            "{0} is an SPTNet checkpoint, not a backbone. Turn it into a model with: `import_('{0}', out='MODEL_DIR')`",
         ),
         (
             {"backbone.vit.cls_token": torch.zeros(1), "head.prototypes": torch.zeros(1)},
-            "{0} is a model of sptnet, not a backbone. Start from its folder with --start-from FOLDER instead.",
+            "{0} is a model of sptnet, not a backbone. Start from its folder with `sptnet.start_from=FOLDER`.",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Folded prompts: the same outputs without a prompt; and models as files for other programs."""
+"""Folded prompts: equal outputs without a prompt; and models exported as files for other programs."""
 
 import json
 from pathlib import Path
@@ -38,9 +38,9 @@ SMALL = {"depth": 2, "embed_dim": 48, "num_heads": 3}
 MAKES = {
     "vit_base_patch16_224.dino": 48,
     "vit_base_patch14_dinov2.lvd142m": 42,
-    "vit_base_patch14_reg4_dinov2.lvd142m": 42,  # positions for patches alone, four registers
-    "deit3_small_patch16_224.fb_in1k": 48,  # positions for patches alone
-    "vit_base_patch16_clip_224.openai": 48,  # a norm behind the positions
+    "vit_base_patch14_reg4_dinov2.lvd142m": 42,  # positions for patches only, four registers
+    "deit3_small_patch16_224.fb_in1k": 48,  # positions for patches only
+    "vit_base_patch16_clip_224.openai": 48,  # a norm after the positions
     "vit_small_patch16_dinov3.lvd1689m": 48,  # positions that are rotary only, patches as a map
     "eva02_base_patch16_clip_224.merged2b": 48,  # both kinds of positions
 }
@@ -89,7 +89,7 @@ def test_every_pixel_prompt_can_be_folded(kind: str, dtype: torch.dtype) -> None
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
 @pytest.mark.parametrize(("name", "size"), MAKES.items())
-def test_every_make_of_backbone_can_be_folded(name: str, size: int, dtype: torch.dtype) -> None:
+def test_every_kind_of_backbone_can_be_folded(name: str, size: int, dtype: torch.dtype) -> None:
     model, x = model_of(name, size).to(dtype), some_images(2, size, dtype)
     assert_same_outputs(features_and_logits(fold_prompt(model), x), model, x)
 
@@ -121,7 +121,7 @@ def test_without_pixel_prompts_there_is_nothing_to_fold(kind: str) -> None:
     assert (model.tokens is not None) == (kind == "vpt")
 
 
-def test_prompts_stay_where_patches_are_normed() -> None:
+def test_prompts_are_not_folded_if_the_patch_embedding_has_a_norm() -> None:
     model = prompted(random_model())
     model.backbone.vit.patch_embed.norm = LayerNorm(model.backbone.dim)
     assert not can_fold(model)
@@ -170,7 +170,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ExportedProgram, dict[str, Any]]:
-    """The program of that model, read back, and the facts that came with it."""
+    """The exported program of that model, read back, and the facts stored with it."""
     file, extra = tmp_path_factory.mktemp("pt2") / "deep" / "model.pt2", {FACTS: ""}
     export_model(run, file, "torch")
     return torch.export.load(file, extra_files=extra), json.loads(extra[FACTS])
@@ -217,7 +217,7 @@ def test_the_facts_are_in_the_file(exported: Any) -> None:
 
 
 def test_the_facts_are_enough_to_predict(exported: Any, run: Path) -> None:
-    """With Pillow and numpy alone: what a program elsewhere would do."""
+    """Predict with Pillow and NumPy only, as another program would."""
     pixels = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
     program, facts = exported[0].module(), exported[1]["pixels"]
     short, size = facts["resize_short_side"], facts["centre_crop"]

@@ -1,4 +1,4 @@
-"""The last block for the class token alone gives what the whole block gives."""
+"""The last block computed for the class token only equals the whole block."""
 
 from collections.abc import Callable
 
@@ -31,7 +31,7 @@ def test_values_and_gradients_equal_the_whole_block(settings: dict[str, object])
 
 
 def eva(**settings: object) -> Eva:
-    """DINOv3 in small: registers, layer scale, halves that are turned."""
+    """Build a small DINOv3: registers, layer scale, rotary positions on halves."""
     torch.manual_seed(0)
     sizes = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3, "num_classes": 0}
     dinov3 = {"rope_type": "dinov3", "use_rot_pos_emb": True, "use_abs_pos_emb": False, "rope_rotate_half": True}
@@ -86,7 +86,7 @@ def test_the_other_tokens_are_not_computed(make: Callable[[], nn.Module]) -> Non
     assert seen == [1]
 
 
-def test_a_block_of_another_make_is_run_whole() -> None:
+def test_a_block_of_another_class_is_run_whole() -> None:
     block = vit(block_fn=ParallelScalingBlock).blocks[-1]
     assert not is_plain(block)
     x = torch.randn(2, 17, 24, dtype=torch.float64)
@@ -94,7 +94,7 @@ def test_a_block_of_another_make_is_run_whole() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"use_post_norm": True}, {"qkv_fused": False}, {"attn_type": "rope"}])
-def test_a_rotary_block_of_another_make_is_run_whole_with_its_positions(settings: dict[str, object]) -> None:
+def test_a_rotary_block_of_another_class_is_run_whole_with_its_positions(settings: dict[str, object]) -> None:
     model = eva(num_reg_tokens=0, **settings)
     block, rope = model.blocks[-1], model.rope.get_embed()
     assert not is_plain(block)
@@ -120,10 +120,10 @@ def test_real_backbones_have_plain_blocks() -> None:
         ({"qk_norm": True}, False, True),
     ],
 )
-def test_keys_are_made_only_where_each_matters_by_itself(
+def test_keys_are_computed_only_if_normalised_rotated_or_dropped(
     settings: dict[str, object], training: bool, keys: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shares of which some are dropped do not add up to one, and normed keys are no product with the tokens."""
+    """Attention weights with dropout do not sum to one, and normalised keys are not linear in the tokens."""
     ways: list[str] = []
     for name in ("mix_with_keys", "mix_without_keys"):
         way = getattr(class_token, name)

@@ -1,4 +1,4 @@
-"""The model directory: what is saved is what is loaded, and what is broken is named."""
+"""The model directory: a saved model loads unchanged, and damage is reported."""
 
 import json
 from collections.abc import Callable
@@ -108,7 +108,7 @@ def test_a_run_is_searched_for_its_model(saved: Path) -> None:
 
 def test_a_run_without_a_model_is_unfinished(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("", encoding="utf-8")
-    with pytest.raises(Misuse, match=r"no finished model yet.*sptnet train --resume --out"):
+    with pytest.raises(Misuse, match=r"no finished model yet.*`train\(resume=True, out='.*'\)`"):
         find_model_folder(tmp_path)
 
 

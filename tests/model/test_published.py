@@ -45,7 +45,7 @@ def plain_vit(name: str = "vit_base_patch16_224.dino", size: int = SIZE, **sizes
 
 
 def head_state(dim: int = DIM, k: int = K, hidden: int = 24, bottleneck: int = 10) -> State:
-    """Lengths other than 1: the published code keeps them at 1, but nothing in a file says so."""
+    """Random state of a head. Lengths differ from 1: the published code keeps them at 1, but files need not."""
     generator = torch.Generator().manual_seed(2)
     widths = [(hidden, dim), (hidden, hidden), (bottleneck, hidden)]
     state = {}
@@ -78,7 +78,7 @@ def sptnet_state(vit: nn.Module, head: State, prompts: State) -> State:
 
 
 def source_logits(vit: nn.Module, head: State, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Projections of the raw features, and a weight-normed linear layer on unit features."""
+    """Compute projections of the raw features, and a weight-normalised linear layer on unit features."""
     features = vit.forward_features(images)[:, 0]
     directions, lengths = head["last_layer.weight_v"], head["last_layer.weight_g"]
     weight = lengths * directions / directions.norm(dim=1, keepdim=True)
@@ -90,7 +90,7 @@ def source_logits(vit: nn.Module, head: State, images: Tensor) -> tuple[Tensor, 
 
 
 def source_prompt(prompts: State, size: int, patch: int, frame: int) -> Tensor:
-    """The picture that the published code adds: four sides, and the frame of every patch."""
+    """Build the picture that the published code adds: four sides, and the frame of every patch."""
     picture = torch.zeros(3, size, size, dtype=torch.float64)
     edge = torch.tensor([i % patch < frame or i % patch >= patch - frame for i in range(size)])
     for name, value in prompts.items():
@@ -117,7 +117,7 @@ def assert_same_outputs(
     dtype: torch.dtype = torch.float64,
     **options: Any,
 ) -> Any:
-    """Computed in float64; `dtype` is coarser where weights are rounded as they are read."""
+    """Compare in float64; `dtype` is coarser where weights are rounded when they are read."""
     model, settings = build_published(read_published(file), **options)
     wide_model, wide_vit = deepcopy(model).double(), deepcopy(vit).double()
     wide_head = {name: value.double() for name, value in head.items()}
@@ -205,7 +205,7 @@ def test_lengths_are_kept_only_where_some_differ_from_one(tmp_path: Path) -> Non
 
 
 def test_dinov2_with_layer_scale_and_registers(tmp_path: Path) -> None:
-    """The authors' own DINOv2 as the first part: registers under their name, a position for the class token."""
+    """The first part is DINOv2 in its authors' form: their name for registers, a position for the class token."""
     name = "vit_base_patch14_reg4_dinov2.lvd142m"
     vit, head = plain_vit(name, 56, patch_size=14), head_state()
     theirs = vit.state_dict() | {"mask_token": torch.zeros(1, DIM)}
@@ -237,7 +237,7 @@ def test_the_published_size(tmp_path: Path) -> None:
 
 
 def shapes_alone(dim: int, depth: int, patch: int, grid: int = 2, scaled: bool = False) -> State:
-    """Enough of a ViT to tell its name from."""
+    """The weights of a ViT from which its name is inferred."""
     state = {"cls_token": torch.zeros(1, 1, dim), "pos_embed": torch.zeros(1, 1 + grid * grid, dim)}
     state["patch_embed.proj.weight"] = torch.zeros(dim, 3, patch, patch)
     state |= {f"blocks.{i}.norm1.weight": torch.zeros(dim) for i in range(depth)}
@@ -263,7 +263,9 @@ def shapes_alone(dim: int, depth: int, patch: int, grid: int = 2, scaled: bool =
         ),
     ],
 )
-def test_the_backbone_is_told_by_its_shapes(shapes: Any, name: str, sizes: dict[str, int], tmp_path: Path) -> None:
+def test_the_backbone_is_inferred_from_its_shapes(
+    shapes: Any, name: str, sizes: dict[str, int], tmp_path: Path
+) -> None:
     torch.save(prefixed(shapes_alone(*shapes), "0.") | prefixed(head_state(), "1."), tmp_path / "m.pt")
     assert architecture(read_published(tmp_path / "m.pt")) == (name, sizes)
 
@@ -274,7 +276,7 @@ def test_a_name_can_be_given_with_its_own_pixels(tmp_path: Path) -> None:
     model, _ = assert_same_outputs(tmp_path / "m.pt", vit, head, None, backbone="vit_tiny_patch16_224.augreg_in21k")
     assert model.backbone.pixels.mean == (0.5, 0.5, 0.5)
     assert model.backbone.architecture == {}
-    with pytest.raises(Misuse, match=r"m\.pt does not fit the backbone: .* for with --backbone NAME\."):
+    with pytest.raises(Misuse, match=r"m\.pt does not fit the backbone: .* for with `backbone\.name=NAME`\."):
         build_published(read_published(tmp_path / "m.pt"), "vit_small_patch16_224.dino")
 
 
@@ -286,14 +288,14 @@ def test_another_image_size_interpolates_the_positions(tmp_path: Path) -> None:
     assert model.backbone.vit.pos_embed.shape == (1, 10, DIM)
     with pytest.raises(Misuse) as refused:
         build_published(read_published(tmp_path / "m.pt"), image_size=50)
-    assert str(refused.value) == "images of 50 px cannot be cut into patches of 16. Give a multiple as --image-size."
+    assert str(refused.value) == "images of 50 px cannot be cut into patches of 16. Give a multiple as `image_size`."
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 def refusal(state: Any, tmp_path: Path, **options: Any) -> str:
-    """What is said of the file, which is called F."""
+    """Return the error message for the file, with F for its path."""
     torch.save(state, tmp_path / "m.pt")
     with pytest.raises(Misuse) as refused:
         build_published(read_published(tmp_path / "m.pt"), **options)
@@ -302,7 +304,9 @@ def refusal(state: Any, tmp_path: Path, **options: Any) -> str:
 
 def test_other_files_are_named(tmp_path: Path) -> None:
     vit = plain_vit()
-    assert refusal(vit.state_dict(), tmp_path) == "F is a backbone; give it as --set backbone.weights=F"
+    assert refusal(vit.state_dict(), tmp_path) == (
+        "F is a backbone, not a checkpoint. Train with it: `train('RECIPE', weights='F')`"
+    )
     ours = {"backbone.vit.cls_token": torch.zeros(1), "head.prototypes": torch.zeros(1)}
     assert refusal(ours, tmp_path) == "F is a model of sptnet already. Use its folder as it is."
     assert refusal({"conv1.weight": torch.zeros(1)}, tmp_path) == (
@@ -313,14 +317,14 @@ def test_other_files_are_named(tmp_path: Path) -> None:
 def test_a_width_that_tells_no_heads_is_refused(tmp_path: Path) -> None:
     state = prefixed(shapes_alone(96, 4, 16), "0.") | prefixed(head_state(96), "1.")
     assert refusal(state, tmp_path) == (
-        "the ViT in F is 96 wide, which does not tell the number of its heads. Give its timm name with --backbone NAME."
+        "the ViT in F is 96 wide, which does not tell the number of its heads. Give its timm name with `backbone=NAME`."
     )
 
 
 def test_prompts_fix_the_image_size(tmp_path: Path) -> None:
     state = sptnet_state(plain_vit(), head_state(), prompt_state())
     assert refusal(state, tmp_path, image_size=48) == (
-        "the prompts of F are made for images of 64 px. Leave --image-size out."
+        "the prompts of F are made for images of 64 px. Leave `image_size` out."
     )
 
 
@@ -353,7 +357,7 @@ def put(name: str, *shape: int) -> Callable[[State], Any]:
         (put("1.mlp.2.weight", 9, 9), "mlp.2.weight of its head has the shape (9, 9), not (24, 24)"),
     ],
 )
-def test_a_checkpoint_of_another_make_is_refused(change: Callable[[State], Any], reason: str, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_form_is_refused(change: Callable[[State], Any], reason: str, tmp_path: Path) -> None:
     state = simgcd_state(plain_vit(), head_state())
     change(state)
     assert refusal(state, tmp_path) == (
@@ -375,7 +379,7 @@ def test_a_checkpoint_of_another_make_is_refused(change: Callable[[State], Any],
         (put("0.0.pad_left", 1, 3, 54, 4), "its prompt pad_left has the shape (1, 3, 54, 4), not (1, 3, 54, 5)"),
     ],
 )
-def test_prompts_of_another_make_are_refused(change: Callable[[State], Any], reason: str, tmp_path: Path) -> None:
+def test_prompts_of_another_form_are_refused(change: Callable[[State], Any], reason: str, tmp_path: Path) -> None:
     state = sptnet_state(plain_vit(), head_state(), prompt_state())
     change(state)
     assert refusal(state, tmp_path) == (
@@ -450,7 +454,7 @@ def test_an_imported_model_predicts_and_is_scored(checkpoint: Path, birds: Path,
     assert all(0 <= scores[key] <= 1 for key in ("all", "old", "new"))
 
 
-def test_without_a_number_of_known_categories_it_says_so(checkpoint: Path, tmp_path: Path, call: Call) -> None:
+def test_an_unknown_number_of_known_categories_is_reported(checkpoint: Path, tmp_path: Path, call: Call) -> None:
     note = "the file does not say which categories were known; Old and New need --known N, in a folder also --names\n"
     answer = call("import", checkpoint, "--out", tmp_path / "a", "--frame-width", 2)
     assert note in answer.out
@@ -460,7 +464,7 @@ def test_without_a_number_of_known_categories_it_says_so(checkpoint: Path, tmp_p
     assert load_model(tmp_path / "b")[1].categories[:4] == ("known-1", "known-2", "known-3", "new-1")
 
 
-def test_simgcd_is_said_to_have_no_prompts(tmp_path: Path, call: Call) -> None:
+def test_an_imported_simgcd_model_has_no_prompts(tmp_path: Path, call: Call) -> None:
     torch.save({"model": simgcd_state(plain_vit(), head_state())}, tmp_path / "m.pt")
     answer = call("import", tmp_path / "m.pt", "--out", tmp_path / "model", "--image-size", 48)
     assert ": SimGCD, 7 categories (0 known), vit_base_patch16_224.dino, images of 48 px, no prompts\n" in answer.out
@@ -483,6 +487,7 @@ def test_a_refused_file_leaves_nothing_behind(tmp_path: Path, call: Call) -> Non
     torch.save(plain_vit().state_dict(), tmp_path / "vit.pth")
     answer = call("import", tmp_path / "vit.pth", "--out", tmp_path / "model")
     file = tmp_path / "vit.pth"
-    assert (answer.code, answer.err) == (2, f"error: {file} is a backbone; give it as --set backbone.weights={file}\n")
+    message = f"error: {file} is a backbone, not a checkpoint. Train with it: sptnet train RECIPE --weights {file}\n"
+    assert (answer.code, answer.err) == (2, message)
     assert call("import", tmp_path / "none.pth", "--out", tmp_path / "model").code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["vit.pth"]

@@ -1,4 +1,4 @@
-"""Pre-trained weights: the kept file is used without asking the network, and no network is said at once."""
+"""Pre-trained weights: a cached file is used without a network, and a missing network is reported at once."""
 
 import socket
 from pathlib import Path
@@ -52,7 +52,9 @@ def test_kept_weights_need_no_network(
     assert torch.equal(vit.blocks[3].mlp.fc1.weight, weights["blocks.3.mlp.fc1.weight"])
 
 
-def test_behind_a_proxy_only_trying_tells(no_network: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not timm_vit.hub_answers()
+def test_behind_a_proxy_the_hub_counts_as_reachable(
+    no_network: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not timm_vit.hub_is_reachable()
     monkeypatch.setenv("HTTPS_PROXY", "proxy:3128")
-    assert timm_vit.hub_answers()
+    assert timm_vit.hub_is_reachable()

@@ -1,4 +1,4 @@
-"""The token bank: fixed views, computed once, and a training that does not depend on what was computed when."""
+"""The token bank: fixed views that are computed once, and training that does not depend on when."""
 
 import pickle
 import shutil
@@ -32,7 +32,7 @@ def bank(tmp_path):
     return TokenBank(tmp_path / "bank", n_images=6, n_views=3, length=5, dim=96, key=KEY)
 
 
-def test_what_is_written_is_read_and_flagged(bank):
+def test_written_tokens_are_read_and_flagged(bank):
     images, views = torch.tensor([4, 0]), torch.tensor([2, 1])
     tokens = torch.randn(2, 5, 96).half()
     assert bank.filled(images, views).tolist() == [False, False]
@@ -41,7 +41,7 @@ def test_what_is_written_is_read_and_flagged(bank):
     assert bank.filled(torch.tensor([4, 0, 4, 0]), torch.tensor([2, 1, 1, 2])).tolist() == [True, True, False, False]
 
 
-def test_the_folder_is_found_again_with_all_it_held(bank, tmp_path):
+def test_a_reopened_bank_has_its_tokens(bank, tmp_path):
     tokens = torch.randn(1, 5, 96).half()
     bank.write(torch.tensor([3]), torch.tensor([0]), tokens)
     again = TokenBank(tmp_path / "bank", 6, 3, 5, 96, KEY)
@@ -51,7 +51,7 @@ def test_the_folder_is_found_again_with_all_it_held(bank, tmp_path):
 
 @pytest.mark.parametrize("other", [(7, 3, 5, 96, KEY), (6, 4, 5, 96, KEY), (6, 3, 5, 96, "other weights")])
 def test_a_bank_of_something_else_is_refused(bank, tmp_path, other):
-    with pytest.raises(Misuse, match=r"was made from other images, views or weights. Give another views.bank_folder"):
+    with pytest.raises(Misuse, match=r"was made from other images, views or weights. Give another `views.bank_folder`"):
         TokenBank(tmp_path / "bank", *other)
 
 
@@ -62,19 +62,19 @@ def test_a_damaged_header_names_the_folder_to_remove(bank, tmp_path):
 
 
 def test_a_disk_too_small_is_noticed_before_training(tmp_path):
-    with pytest.raises(Misuse, match=r"needs \d+\.\d GiB, but .* Give fewer views with --set views.bank=N"):
+    with pytest.raises(Misuse, match=r"needs \d+\.\d GiB, but .* Give fewer views with `views.bank=N`"):
         TokenBank(tmp_path / "bank", 10**9, 64, 197, 768, KEY)
 
 
-def test_another_process_is_sent_the_place_and_not_the_tokens(tmp_path):
+def test_another_process_is_sent_the_folder_and_not_the_tokens(tmp_path):
     bank = TokenBank(tmp_path / "bank", 600, 3, 5, 96, KEY)
     sent = pickle.dumps(bank)
     assert len(sent) < 1000
-    there, tokens = pickle.loads(sent), torch.randn(1, 5, 96).half()
+    reopened, tokens = pickle.loads(sent), torch.randn(1, 5, 96).half()
     bank.write(torch.tensor([3]), torch.tensor([2]), tokens)
-    assert there.filled(torch.tensor([3, 4]), torch.tensor([2, 2])).tolist() == [True, False]
-    assert torch.equal(there.read(torch.tensor([3]), torch.tensor([2])), tokens)
-    assert there.n_views == 3
+    assert reopened.filled(torch.tensor([3, 4]), torch.tensor([2, 2])).tolist() == [True, False]
+    assert torch.equal(reopened.read(torch.tensor([3]), torch.tensor([2])), tokens)
+    assert reopened.n_views == 3
 
 
 def batches_of(bank, pixels, whole=frozenset(), seed=11, draws=2):
@@ -124,7 +124,7 @@ def test_a_view_of_the_bank_is_the_same_whenever_it_is_drawn(bank, make_model):
 
 
 def first_batch(model, bank, number=0, **words):
-    """A batch as a step gets it: on the device, normalised."""
+    """Return a batch as a training step gets it: on the device, normalised."""
     batches = batches_of(bank, model.backbone.pixels, **words)
     return batches[number].to(torch.device("cpu"), batches.maker)
 
@@ -241,7 +241,7 @@ def experiment(config, data, folder, **changes):
 
 
 def bank_chosen(config, data, folder, **changes):
-    """The number that the run would begin with, and what was said about it."""
+    """Return the number of views that a run would begin with, and the messages about it."""
     chosen, said = experiment(config, data, folder, **changes)
     assert not folder.exists()
     return chosen.state.config.views.bank, said
@@ -257,7 +257,7 @@ def test_the_most_views_that_fit_are_taken(views, bank, limit, tiny_config, few_
     if limit == "budget":
         budget = room / 1e9
     else:
-        monkeypatch.setattr("sptnet.model.token_bank.shutil.disk_usage", lambda place: usage(2 * room))
+        monkeypatch.setattr("sptnet.model.token_bank.shutil.disk_usage", lambda path: usage(2 * room))
     chosen, said = bank_chosen(tiny_config, few_digits, tmp_path / "run", views={"bank_budget_gb": budget})
     assert chosen == bank
     if bank:
@@ -274,7 +274,7 @@ def test_the_most_views_that_fit_are_taken(views, bank, limit, tiny_config, few_
 
 def test_a_budget_beyond_the_disk_is_the_disk(tiny_config, few_digits, tmp_path, monkeypatch):
     free = namedtuple("usage", "free")(5 * VIEW_OF_SIXTY)
-    monkeypatch.setattr("sptnet.model.token_bank.shutil.disk_usage", lambda place: free)
+    monkeypatch.setattr("sptnet.model.token_bank.shutil.disk_usage", lambda path: free)
     assert bank_chosen(tiny_config, few_digits, tmp_path / "run", views={"bank_budget_gb": 1.0})[0] == 4
 
 
@@ -323,7 +323,7 @@ def test_no_bank_is_chosen_where_nothing_trains(tiny_config, few_digits, tmp_pat
     assert bank_chosen(config, few_digits, tmp_path / "run") == (0, [])
 
 
-def test_settings_of_a_bank_that_make_no_sense_are_refused(tiny_settings):
+def test_wrong_settings_of_a_bank_are_refused(tiny_settings):
     with pytest.raises(Misuse, match=r"views.bank: .* Got 'many'") as error:
         load_recipe("digits", [*tiny_settings, "views.bank=many", "views.bank_budget_gb=0"])
     assert "views.bank_budget_gb: input should be greater than 0. Got 0." in str(error.value)

@@ -1,4 +1,4 @@
-"""State dicts from many sources: their kind, and the names of the ViT."""
+"""State dicts of many sources: their kind, and the names of the ViT's weights."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor
 
 from sptnet.errors import Misuse
 from sptnet.model.backbone import EMBEDDED, build_backbone
-from sptnet.model.weights import as_backbone, below, kind_of, load_weights, plain, unwrapped
+from sptnet.model.weights import as_backbone, find_state_dict, kind_of, load_weights, select_prefix, strip_wrappers
 
 VIT = (
     "cls_token",
@@ -32,30 +32,30 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 @pytest.mark.parametrize("key", ["teacher", "student", "model", "state_dict"])
 def test_a_state_dict_is_found_in_every_wrapper(key: str) -> None:
-    assert unwrapped({key: {"a": ONE}, "epoch": 3, "optimizer": {"state": {}}}) == {"a": ONE}
+    assert find_state_dict({key: {"a": ONE}, "epoch": 3, "optimizer": {"state": {}}}) == {"a": ONE}
 
 
 def test_wrappers_may_be_nested() -> None:
-    assert unwrapped({"epoch": 1, "model": {"state_dict": {"a": ONE}, "epoch": 2}}) == {"a": ONE}
+    assert find_state_dict({"epoch": 1, "model": {"state_dict": {"a": ONE}, "epoch": 2}}) == {"a": ONE}
 
 
 def test_the_teacher_is_taken_before_the_student_in_any_order() -> None:
-    assert unwrapped({"student": {"a": ONE}, "teacher": {"a": TWO}}) == {"a": TWO}
-    assert unwrapped({"teacher": {"a": TWO}, "student": {"a": ONE}}) == {"a": TWO}
+    assert find_state_dict({"student": {"a": ONE}, "teacher": {"a": TWO}}) == {"a": TWO}
+    assert find_state_dict({"teacher": {"a": TWO}, "student": {"a": ONE}}) == {"a": TWO}
 
 
-def test_a_wrapper_without_tensors_is_passed_by() -> None:
-    assert unwrapped({"teacher": "vit_base", "model": {"size": 3}, "state_dict": {"a": ONE}}) == {"a": ONE}
+def test_a_wrapper_without_tensors_is_skipped() -> None:
+    assert find_state_dict({"teacher": "vit_base", "model": {"size": 3}, "state_dict": {"a": ONE}}) == {"a": ONE}
 
 
 @pytest.mark.parametrize("content", [None, 3, [ONE], {"a": 1}, {1: ONE}, {"model": {"a": 1}}, {"weights": {"a": ONE}}])
 def test_other_content_has_no_state_dict(content: object) -> None:
-    assert unwrapped(content) is None
+    assert find_state_dict(content) is None
 
 
 def test_a_plain_state_dict_is_itself() -> None:
     state = {"a": ONE, "model": TWO}
-    assert unwrapped(state) is state
+    assert find_state_dict(state) is state
 
 
 # --- kinds ------------------------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def sptnet(prefix: str = "") -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "module._orig_mod."])
-def test_the_kinds_are_told_apart_whatever_ran_them(prefix: str) -> None:
+def test_kinds_are_recognised_with_every_wrapper(prefix: str) -> None:
     assert kind_of(simgcd(prefix)) == "simgcd"
     assert kind_of(sptnet(prefix)) == "sptnet"
     assert kind_of(named(*VIT, prefix=prefix)) == "backbone"
@@ -80,7 +80,7 @@ def test_the_kinds_are_told_apart_whatever_ran_them(prefix: str) -> None:
 
 
 @pytest.mark.parametrize("names", [(), ("x",), ("conv1.weight", "fc.weight"), ("head.prototypes",)])
-def test_what_is_none_of_these_is_unknown(names: tuple[str, ...]) -> None:
+def test_other_state_dicts_are_unknown(names: tuple[str, ...]) -> None:
     assert kind_of(named(*names)) == "unknown"
 
 
@@ -101,7 +101,7 @@ def test_what_is_none_of_these_is_unknown(names: tuple[str, ...]) -> None:
         "backbone._fsdp_wrapped_module.",
     ],
 )
-def test_prefixes_go_and_heads_stay_behind(prefix: str) -> None:
+def test_prefixes_and_heads_are_removed(prefix: str) -> None:
     outside = prefix.replace("backbone.", "")
     heads = named("head.mlp.0.weight", "head.last_layer.weight_g", prefix=outside)
     assert same(as_backbone(named(*VIT, prefix=prefix) | heads), named(*VIT))
@@ -113,7 +113,7 @@ def test_a_head_beside_plain_names_is_dropped(extra: str) -> None:
 
 
 @pytest.mark.parametrize("mask", ["mask_token", "masked_embed"])
-def test_what_masks_patches_in_training_is_dropped(mask: str) -> None:
+def test_mask_tokens_are_dropped(mask: str) -> None:
     assert same(as_backbone(named(*VIT) | {mask: ONE}), named(*VIT))
     assert same(as_backbone(named(*VIT, mask, prefix="backbone.")), named(*VIT))
 
@@ -164,8 +164,8 @@ def test_without_registers_positions_stay_as_they_are() -> None:
 
 
 def test_parts_of_a_state_dict() -> None:
-    assert below({"1.0.a": ONE, "1.1.b": TWO, "0.c": ONE, "10.d": ONE}, "1.") == {"0.a": ONE, "1.b": TWO}
-    assert plain({"module.0._orig_mod.a.module_list": ONE}) == {"0.a.module_list": ONE}
+    assert select_prefix({"1.0.a": ONE, "1.1.b": TWO, "0.c": ONE, "10.d": ONE}, "1.") == {"0.a": ONE, "1.b": TWO}
+    assert strip_wrappers({"module.0._orig_mod.a.module_list": ONE}) == {"0.a.module_list": ONE}
 
 
 # --- fitting ----------------------------------------------------------------------------------------------------------
@@ -189,5 +189,5 @@ def test_shapes_that_do_not_fit_are_named(name: str, shape: tuple[int, ...]) -> 
         load_weights(vit, dict(vit.state_dict()) | {name: torch.zeros(shape)}, "F")
     assert str(error.value) == (
         f"F does not fit the backbone: other shape {name}: {shape}, wanted {wanted}. Give the timm name that the file "
-        "was made for with --set backbone.name=NAME."
+        "was made for with `backbone.name=NAME`."
     )

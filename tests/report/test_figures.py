@@ -1,4 +1,4 @@
-"""The figures of the paper: what they show, what they leave out and why, and that they are the same every time."""
+"""The figures of the paper: their content, reasons for missing figures, and determinism."""
 
 import io
 import json
@@ -24,18 +24,18 @@ from sptnet.data.image_set import ImageSet
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.attention import last_block_attention, most_attended
 from sptnet.model.model_folder import ModelCard, save_model
-from sptnet.report.figures.accuracy import draw_accuracy, spread
+from sptnet.report.figures.accuracy import draw_accuracy, mean_and_deviation
 from sptnet.report.figures.attention_maps import draw_attention, painted, parse_patch
-from sptnet.report.figures.canvas import house_style, short
+from sptnet.report.figures.canvas import figure_style, short
 from sptnet.report.figures.chosen_runs import ChosenRun, choose_runs, labels_of
 from sptnet.report.figures.differences import differing_settings
 from sptnet.report.figures.panels import Panel, n_columns, plot
 from sptnet.report.figures.prompt_sheet import draw_prompts
-from sptnet.report.figures.samples import find_samples, pick
-from sptnet.report.figures.tiles import TileGroup, n_abreast, tile_sheet
+from sptnet.report.figures.samples import choose_samples, find_samples
+from sptnet.report.figures.tiles import TileGroup, groups_per_row, tile_sheet
 from sptnet.report.figures.tsne import choose_images, draw_tsne
-from sptnet.report.figures.write import Wishes, Written, write_figures
-from sptnet.report.tsne import plane
+from sptnet.report.figures.write import FigureOptions, Written, write_figures
+from sptnet.report.tsne import embed_2d
 from sptnet.results.edits.log import Drop, add_edits
 from sptnet.results.predictions import FEATURES, write_features
 from sptnet.results.run_folder import RunFolder
@@ -57,7 +57,7 @@ def make(
     truth: bool = True,
     n: int = 40,
 ) -> Path:
-    """A finished run of the digits, with a model of 32 pixels that was never trained, and predictions of a few."""
+    """Make a finished run of the digits, with an untrained model of 32 pixels and predictions for a few images."""
     prompt = PromptSettings(kind=kind, border=4)  # type: ignore[arg-type]
     own = [f'prompt.kind="{kind}"', "prompt.border=4", "n_categories=10"]
     run = RunFolder(path)
@@ -120,7 +120,7 @@ def tiles(figure: Any) -> list[npt.NDArray[np.uint8]]:
         (["/r/a/c", "/r/c"], ["a/c", "c"]),
     ],
 )
-def test_a_run_is_called_by_what_sets_it_apart(paths: list[str], labels: list[str]) -> None:
+def test_labels_are_the_differing_parts_of_paths(paths: list[str], labels: list[str]) -> None:
     assert labels_of([Path(path) for path in paths]) == labels
 
 
@@ -139,18 +139,18 @@ def test_a_damaged_split_is_named(tmp_path: Path) -> None:
     assert run.known_classes() == tuple("01234")
     for text in ("{", "[]", "{}"):
         run.folder.split_file.write_text(text, encoding="utf-8")
-        with pytest.raises(Failure, match=r"split\.json is missing or damaged .* sptnet train --resume --out"):
+        with pytest.raises(Failure, match=r"split\.json is missing or damaged .* `train\(resume=True, out='"):
             run.known_classes()
 
 
 # --- tiles ------------------------------------------------------------------------------------------------------------
 
 
-def test_groups_stand_abreast_as_far_as_the_page_goes() -> None:
-    assert [n_abreast(width) for width in (9.0, 6.88, 3.5, 3.35, 1.0)] == [1, 1, 1, 2, 5]
+def test_as_many_groups_per_row_as_fit_on_the_page() -> None:
+    assert [groups_per_row(width) for width in (9.0, 6.88, 3.5, 3.35, 1.0)] == [1, 1, 1, 2, 5]
     tile = np.zeros((2, 2, 3), np.uint8)
     groups = [TileGroup(f"${i}_", ["a", "b"], [[tile, None], [tile, tile]]) for i in range(3)]
-    with house_style():
+    with figure_style():
         figure = tile_sheet(groups, 1.5, "word " * 40)
     assert texts(figure)[:3] == ["$0_", "a", "b"]
     assert len(tiles(figure)) == 9
@@ -158,7 +158,7 @@ def test_groups_stand_abreast_as_far_as_the_page_goes() -> None:
     left, second = 0.06, round(0.06 + 1.5 * 2.05 + 0.18, 3)
     assert corners[0] == pytest.approx((left, left + 1.5))
     assert corners[3] == pytest.approx((second, second + 1.5))
-    assert corners[6] == corners[0]  # the third group begins a new band
+    assert corners[6] == corners[0]  # the third group begins a new row
     assert len(texts(figure)[-1].splitlines()) == 2
     assert figure.get_size_inches()[0] == pytest.approx(2 * 1.5 * 2.05 + 0.18 + 0.12)
 
@@ -184,12 +184,12 @@ def test_patches_are_painted() -> None:
 @pytest.mark.parametrize("text", ["", "3", "0,1", "1,2,3", "a,b", "-1,2", "1.5,2", "²,1"])
 def test_a_patch_is_a_row_and_a_column(text: str) -> None:
     assert parse_patch(" 3, 14") == (3, 14)
-    with pytest.raises(Misuse, match=r"is not ROW,COLUMN\. Give two whole numbers from 1, such as --patch 4,5\."):
+    with pytest.raises(Misuse, match=r"is not ROW,COLUMN\. Give two whole numbers from 1, such as `patch='4,5'`\."):
         parse_patch(text)
 
 
 def test_rows_are_images_and_columns_heads(pair: list[Path], cpu: Compute) -> None:
-    with house_style():
+    with figure_style():
         drawn = draw_attention(chosen(*pair), ["digit-0007", "digit-0001"], (2, 1), 0.5, cpu)
     assert drawn.left_out == []
     assert list(drawn.figures) == ["attention-class-token", "attention-patch"]
@@ -219,7 +219,7 @@ def test_rows_are_images_and_columns_heads(pair: list[Path], cpu: Compute) -> No
 
 
 def test_the_paper_shows_a_tenth_and_six_tenths_and_the_middle(pair: list[Path], cpu: Compute) -> None:
-    with house_style():
+    with figure_style():
         drawn = draw_attention(chosen(pair[0]), [], None, None, cpu)
     token, patch = drawn.figures.values()
     assert "the 10 % of" in texts(token)[-1]
@@ -231,20 +231,20 @@ def test_the_paper_shows_a_tenth_and_six_tenths_and_the_middle(pair: list[Path],
 
 def test_a_patch_outside_the_image_is_refused(pair: list[Path], cpu: Compute) -> None:
     with pytest.raises(
-        Misuse, match=r"no patch 1,3: the images of simgcd have 2 x 2 patches\. Give --patch 1,1 to 2,2\."
+        Misuse, match=r"no patch 1,3: the images of simgcd have 2 x 2 patches\. Give `patch='1,1'` to 2,2\."
     ):
         draw_attention(chosen(*pair), [], (1, 3), None, cpu)
 
 
 def test_an_image_that_no_run_has_is_refused(pair: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(Misuse, match=r"no image owl\.png in the runs\. Give ids as .* such as --image digit-0000\."):
+    with pytest.raises(Misuse, match=r"no image owl\.png in the runs\. Give ids as .* such as `image='digit-0000'`\."):
         find_samples(chosen(*pair), ["digit-0003", "owl.png"])
     lost = make(tmp_path / "lost", settings=["data.source=folder", 'data.folder="nowhere"'])
     with pytest.raises(Misuse, match=r"in the runs \(the images of .*lost: there is no folder nowhere\. Give a folder"):
         find_samples(chosen(pair[0], lost), ["owl.png"])
 
 
-def test_images_come_from_whichever_run_has_them(pair: list[Path], tmp_path: Path) -> None:
+def test_images_come_from_the_first_run_that_has_them(pair: list[Path], tmp_path: Path) -> None:
     Image.new("RGB", (5, 4), "red").save(tmp_path / "own.png")
     (tmp_path / "cat").mkdir()
     Image.new("RGB", (5, 4), "red").save(tmp_path / "cat" / "a.png")
@@ -265,14 +265,14 @@ def test_samples_are_readable_and_of_different_classes(tmp_path: Path) -> None:
     good = np.zeros((4, 4), np.uint8)
     (tmp_path / "bad.png").write_bytes(b"none")
     image_set = image_set_of([0, 0, 0, 1, 1, 2], [False] * 5 + [True], [good] * 6)
-    assert sorted(image_set.labels[pick(image_set)].tolist()) == [0, 1, 2]
-    assert image_set.labels[pick(image_set)].tolist()[2] == 2  # the test image comes last
-    assert pick(image_set) == pick(image_set)
-    assert len(pick(image_set, 2)) == 2
+    assert sorted(image_set.labels[choose_samples(image_set)].tolist()) == [0, 1, 2]
+    assert image_set.labels[choose_samples(image_set)].tolist()[2] == 2  # the test image comes last
+    assert choose_samples(image_set) == choose_samples(image_set)
+    assert len(choose_samples(image_set, 2)) == 2
     unreadable = image_set_of([0, 0, 0, 1, 1, 2], [False] * 6, [tmp_path / "bad.png", good] * 3)
-    assert sorted(pick(unreadable)) == [1, 3, 5]
+    assert sorted(choose_samples(unreadable)) == [1, 3, 5]
     unknown = image_set_of([-1] * 4, [False] * 4, [good] * 4)
-    assert len(pick(unknown)) == 3
+    assert len(choose_samples(unknown)) == 3
 
 
 def test_images_that_cannot_be_read_leave_attention_out(tmp_path: Path, cpu: Compute) -> None:
@@ -289,7 +289,7 @@ def test_images_that_cannot_be_read_leave_attention_out(tmp_path: Path, cpu: Com
 
 def test_prompts_of_all_runs_have_one_scale(pair: list[Path], tmp_path: Path) -> None:
     shared = make(tmp_path / "a" / "sptnet-s", "shared")
-    with house_style():
+    with figure_style():
         drawn = draw_prompts(chosen(pair[1], pair[0], shared))
     labels = [run.label for run in chosen(pair[1], pair[0], shared)]
     assert drawn.left_out == [
@@ -309,7 +309,7 @@ def test_a_run_without_a_model_is_named_everywhere(pair: list[Path], tmp_path: P
     shutil.rmtree(unfinished / "model")
     runs = chosen(pair[1], unfinished)
     end = f"{runs[1].label}: the run {unfinished} has no finished model yet. Finish it with: "
-    with house_style():
+    with figure_style():
         for what, drawn in {
             "prompts": draw_prompts(runs),
             "attention": draw_attention(runs, [], None, None, cpu),
@@ -349,7 +349,7 @@ def test_accuracy_over_a_setting_is_averaged_over_seeds(tmp_path: Path) -> None:
         scored(tmp_path, "sptnet.k=5", "seed=0", all=0.4, new=None),
         scored(tmp_path, "sptnet.k=20", "seed=1", 'sptnet.start_from="elsewhere"', all=0.7),
     )
-    with house_style():
+    with figure_style():
         drawn = draw_accuracy(runs)
     assert drawn.left_out == []
     figure: Any = drawn.figures["accuracy"]
@@ -364,9 +364,9 @@ def test_accuracy_over_a_setting_is_averaged_over_seeds(tmp_path: Path) -> None:
 
 
 def test_mean_and_deviation_by_hand() -> None:
-    assert spread([0.6, 0.7]) == pytest.approx((65.0, 50**0.5))
-    assert spread([0.6]) == (60.0, 0.0)
-    assert np.isnan(spread([0.6, None])).all()
+    assert mean_and_deviation([0.6, 0.7]) == pytest.approx((65.0, 50**0.5))
+    assert mean_and_deviation([0.6]) == (60.0, 0.0)
+    assert np.isnan(mean_and_deviation([0.6, None])).all()
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_mean_and_deviation_by_hand() -> None:
     ],
 )
 def test_each_setting_has_its_axis(settings: list[str], scale: str, label: str, tmp_path: Path) -> None:
-    with house_style():
+    with figure_style():
         drawn = draw_accuracy(chosen(*(scored(tmp_path, setting) for setting in settings)))
     axes = drawn.figures["accuracy"].axes[0]
     assert (axes.get_xscale(), axes.get_xlabel()) == (scale, label)
@@ -391,7 +391,7 @@ def test_known_classes_are_counted(tmp_path: Path) -> None:
     for path, n in ((few, 2), (many, 3)):
         RunFolder(path).split_file.write_text(json.dumps({"known_classes": list("012"[:n])}), encoding="utf-8")
     assert differing_settings(chosen(few, many)) == {"data.known_classes": [2, 3]}
-    with house_style():
+    with figure_style():
         assert lines_of(draw_accuracy(chosen(few, many)).figures["accuracy"])["All"] == [(2.0, 50.0), (3.0, 50.0)]
     RunFolder(few).split_file.write_text(json.dumps({"known_classes": list("789")}), encoding="utf-8")
     assert differing_settings(chosen(few, many)) == {"data.known_classes": [["7", "8", "9"], ["0", "1", "2"]]}
@@ -417,7 +417,7 @@ def test_accuracy_says_why_it_is_left_out(settings: list[list[str]], reason: str
 def test_a_run_without_scores_is_named(tmp_path: Path) -> None:
     runs = [scored(tmp_path, f"sptnet.k={k}") for k in (1, 2, 3)]
     RunFolder(runs[1]).write_facts({"status": "running"})
-    with house_style():
+    with figure_style():
         drawn = draw_accuracy(chosen(*runs))
     assert [x for x, _ in lines_of(drawn.figures["accuracy"])["All"]] == [1.0, 3.0]
     assert drawn.left_out == [
@@ -444,12 +444,12 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 def test_classes_that_are_apart_stay_apart() -> None:
     random = np.random.default_rng(0)
     features = np.concatenate([random.standard_normal((20, 8)) * 0.1 + 5 * centre for centre in np.eye(8)[:3]])
-    places = plane(features.astype(np.float32))
-    assert np.array_equal(places, plane(features.astype(np.float32)))
+    places = embed_2d(features.astype(np.float32))
+    assert np.array_equal(places, embed_2d(features.astype(np.float32)))
     distance = np.linalg.norm(places[:, None] - places, axis=2)
     np.fill_diagonal(distance, np.inf)
     assert (distance.argmin(1) // 20 == np.arange(60) // 20).all()
-    assert (plane(np.ones((12, 3), np.float32)) == 0).all()
+    assert (embed_2d(np.ones((12, 3), np.float32)) == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,7 @@ def test_at_most_two_thousand_images_are_shown() -> None:
 def test_the_same_images_in_every_panel(pair: list[Path], tmp_path: Path) -> None:
     edited = make(tmp_path / "edited", n=30)
     add_edits(edited, [Drop(("digit-0000",))])
-    with house_style():
+    with figure_style():
         drawn = draw_tsne(chosen(pair[0], edited))
     figure: Any = drawn.figures["tsne"]
     assert drawn.left_out == []
@@ -485,8 +485,8 @@ def test_the_same_images_in_every_panel(pair: list[Path], tmp_path: Path) -> Non
     assert legend.get_title().get_text() == "● known classes   ▲ new classes"
 
 
-def test_categories_stand_in_where_nobody_knows_the_truth(tmp_path: Path) -> None:
-    with house_style():
+def test_categories_replace_unknown_truth(tmp_path: Path) -> None:
+    with figure_style():
         figure: Any = draw_tsne(chosen(make(tmp_path / "run", truth=False))).figures["tsne"]
     assert figure.legends == []
     names = {text.get_text() for text in figure.axes[0].get_legend().get_texts()}
@@ -506,7 +506,7 @@ def panel(label: str = "a", known: str = "x", by_truth: bool = True) -> Panel:
 
 
 def test_panels_share_a_legend_only_if_it_says_the_same() -> None:
-    with house_style():
+    with figure_style():
         alike: Any = plot([panel(), panel("b")], "note")
         assert len(alike.legends) == 1
         assert [text.get_text() for text in alike.legends[0].get_texts()] == ["x", "$_", "_y"]
@@ -532,9 +532,9 @@ def test_names_in_a_line_of_the_legend() -> None:
 
 def test_figures_are_the_same_every_time_and_leave_runs_alone(pair: list[Path], tmp_path: Path, cpu: Compute) -> None:
     before = [tree(run) for run in pair]
-    first = write_figures(pair, tmp_path / "new" / "one", Wishes(), cpu)
+    first = write_figures(pair, tmp_path / "new" / "one", FigureOptions(), cpu)
     time.sleep(1.1)  # a date would show
-    second = write_figures(pair, tmp_path / "two", Wishes(only=["tsne"]), cpu)
+    second = write_figures(pair, tmp_path / "two", FigureOptions(only=["tsne"]), cpu)
     names = ["attention-class-token", "attention-patch", "prompts", "tsne"]
     assert [file.name for file in first.files] == [f"{name}.{form}" for name in names for form in ("png", "pdf")]
     assert [file.name for file in second.files] == [file.name for file in first.files[6:]]
@@ -555,7 +555,7 @@ def test_figures_are_the_same_every_time_and_leave_runs_alone(pair: list[Path], 
 
 def test_nothing_drawable_is_refused_with_every_reason(pair: list[Path], tmp_path: Path, cpu: Compute) -> None:
     with pytest.raises(Misuse) as refusal:
-        write_figures(pair[:1], tmp_path / "out", Wishes(only=["prompts", "accuracy"]), cpu)
+        write_figures(pair[:1], tmp_path / "out", FigureOptions(only=["prompts", "accuracy"]), cpu)
     assert str(refusal.value) == (
         "nothing can be drawn of these runs:\n"
         "  - prompts of simgcd: its model has no pixel prompts. Give a run with them, such as one of sptnet.\n"
@@ -566,7 +566,7 @@ def test_nothing_drawable_is_refused_with_every_reason(pair: list[Path], tmp_pat
 
 def test_lost_images_leave_attention_out(tmp_path: Path, cpu: Compute) -> None:
     lost = make(tmp_path / "lost", settings=["data.source=folder", 'data.folder="nowhere"'])
-    written = write_figures([lost], tmp_path / "out", Wishes(only=["attention", "prompts"]), cpu)
+    written = write_figures([lost], tmp_path / "out", FigureOptions(only=["attention", "prompts"]), cpu)
     assert [file.name for file in written.files] == ["prompts.png", "prompts.pdf"]
     assert written.left_out == [
         "attention: the images of lost: there is no folder nowhere. Give a folder that holds images."
@@ -574,23 +574,25 @@ def test_lost_images_leave_attention_out(tmp_path: Path, cpu: Compute) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "message"),
+    ("options", "message"),
     [
         (
-            Wishes(only=["maps", "tsne"]),
-            "--only maps names no figure. Give some of attention, prompts, accuracy, tsne,",
+            FigureOptions(only=["maps", "tsne"]),
+            "`only='maps'` names no figure. Give some of attention, prompts, accuracy, tsne,",
         ),
-        (Wishes(share=0.0), "a share of 0 of the patches cannot be shown."),
+        (FigureOptions(share=0.0), "a share of 0 of the patches cannot be shown."),
     ],
 )
-def test_impossible_wishes(wishes: Wishes, message: str, pair: list[Path], tmp_path: Path, cpu: Compute) -> None:
+def test_wrong_options_are_refused(
+    options: FigureOptions, message: str, pair: list[Path], tmp_path: Path, cpu: Compute
+) -> None:
     with pytest.raises(Misuse) as refusal:
-        write_figures(pair, tmp_path / "out", wishes, cpu)
+        write_figures(pair, tmp_path / "out", options, cpu)
     assert message in str(refusal.value)
 
 
-def test_nothing_of_the_users_is_in_the_way(pair: list[Path], tmp_path: Path, cpu: Compute) -> None:
-    prompts = Wishes(only=["prompts"])
+def test_existing_files_and_runs_are_not_overwritten(pair: list[Path], tmp_path: Path, cpu: Compute) -> None:
+    prompts = FigureOptions(only=["prompts"])
     (tmp_path / "file").touch()
     with pytest.raises(Misuse, match=r"file is a file\. Give a folder with `out`\."):
         write_figures(pair, tmp_path / "file", prompts, cpu)
@@ -626,7 +628,14 @@ def test_the_verb_writes_and_says_what_it_left_out(
     assert again.err.startswith("error: figures/prompts.png exists already.")
 
 
-def test_the_verb_passes_wishes_on(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_verb_names_commands_in_what_it_left_out(call: Call, pair: list[Path], tmp_path: Path) -> None:
+    unfinished = make(tmp_path / "half")
+    shutil.rmtree(unfinished / "model")
+    answer = call(pair[1], unfinished, "--only", "prompts", "--out", tmp_path / "out")
+    assert answer.out.endswith(f"no finished model yet. Finish it with: sptnet train --resume --out {unfinished}\n")
+
+
+def test_the_verb_passes_options_on(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
     def write(*arguments: object) -> Written:
@@ -637,11 +646,11 @@ def test_the_verb_passes_wishes_on(call: Call, monkeypatch: pytest.MonkeyPatch) 
     shown = ("--image", "x/1.png", "--image", "2.png", "--patch", "4,5", "--share", "0.5")
     assert call("a", "b", "--out", "o", "--only", "tsne, accuracy", *shown, "--device", "cpu", "--overwrite").code == 0
     assert call("a").code == 0
-    (runs, out, wishes, compute, overwrite), plain = asked
+    (runs, out, options, compute, overwrite), plain = asked
     assert (runs, out, overwrite) == ([Path("a"), Path("b")], Path("o"), True)
-    assert wishes == Wishes(["tsne", "accuracy"], ["x/1.png", "2.png"], (4, 5), 0.5)
+    assert options == FigureOptions(["tsne", "accuracy"], ["x/1.png", "2.png"], (4, 5), 0.5)
     assert compute.device.type == "cpu"
-    assert (plain[0], plain[1], plain[2], plain[4]) == ([Path("a")], Path("figures"), Wishes(), False)
+    assert (plain[0], plain[1], plain[2], plain[4]) == ([Path("a")], Path("figures"), FigureOptions(), False)
 
 
 def test_misuse_of_the_verb(call: Call, pair: list[Path], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The report page, all that needs no browser: what it says, shows and leaves out, and how it is put together."""
+"""The report page without a browser: its content and how it is assembled."""
 
 import base64
 import hashlib
@@ -20,7 +20,7 @@ from sptnet.cli import main
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.attention import AttentionMaps, most_attended
 from sptnet.report.page import render as page_module
-from sptnet.report.page.attention_data import gaze_data, packed, tenths
+from sptnet.report.page.attention_data import attention_data, packed, tenths
 from sptnet.report.page.chart import Chart, Line, thinned, ticks
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
@@ -34,15 +34,15 @@ from sptnet.report.page.render import policy, render, safe_json, script_text
 from sptnet.report.page.shown_images import ALL_UP_TO, CHOSEN, pictured_images
 from sptnet.report.page.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
 from sptnet.report.page.write import BUDGET, read_for_report, write_report
-from sptnet.report.tsne import plane
+from sptnet.report.tsne import embed_2d
 from sptnet.results.categories import Category, describe_categories
 from sptnet.results.edits.log import Drop, Rename, add_edits
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult
 
 
-def many_found(n: int, n_categories: int = 4, dim: int = 8) -> RunResult:
-    """Images round one direction for each category, the categories in turn."""
+def many_images(n: int, n_categories: int = 4, dim: int = 8) -> RunResult:
+    """Make images around one direction per category, with the categories in turn."""
     random = np.random.RandomState(0)
     category = np.arange(n) % n_categories
     features = 3 * random.standard_normal((n_categories, dim))[category] + random.standard_normal((n, dim))
@@ -64,7 +64,7 @@ def category(name: str, is_new: bool, size: int, n_doubtful: int = 0) -> Categor
 
 
 def quiet(message: str) -> None:
-    """Says nothing."""
+    """Ignore a message."""
 
 
 def page_json(page: str, name: str) -> Any:
@@ -75,16 +75,16 @@ def page_json(page: str, name: str) -> Any:
 
 
 def test_the_sentence_counts_images_categories_and_doubts() -> None:
-    found = many_found(8214)
+    result = many_images(8214)
     categories = [category("a", False, 8000, 340), *(category(f"k{i}", False, 1) for i in range(11))]
     categories += [category("n", True, 195, 1), *(category(f"n{i}", True, 1) for i in range(8)), category("e", True, 0)]
-    assert summary(found, categories) == "8,214 images, 12 known categories, 9 new, 341 doubtful"
+    assert summary(result, categories) == "8,214 images, 12 known categories, 9 new, 341 doubtful"
 
 
 def test_the_sentence_knows_singular_and_dropped() -> None:
-    one = many_found(1, 1)
+    one = many_images(1, 1)
     assert summary(one, [category("a", False, 1)]) == "1 image, 1 known category, 0 new, 0 doubtful"
-    assert summary(many_found(3), [category("a", True, 1, 1)]) == (
+    assert summary(many_images(3), [category("a", True, 1, 1)]) == (
         "1 image, 0 known categories, 1 new, 1 doubtful, 2 dropped"
     )
 
@@ -95,38 +95,38 @@ def test_new_categories_come_first_and_large_ones_before_small_ones() -> None:
 
 
 def test_members_come_by_certainty_with_the_doubtful_last() -> None:
-    found = small_result()
-    categories = describe_categories(found)
+    result = small_result()
+    categories = describe_categories(result)
     assert categories[0].doubtful == ("unlabelled/a.png",)
     assert categories[2].doubtful == ("test/e.png",)
-    assert member_order(found, categories) == [[0, 1, 2], [3], [4, 5, 6, 7], []]
-    surer = replace(found, certainty=np.array([0.6, 0.8, 0.9, 0.9, 0.6, 0.7, 0.9, 0.3], np.float32))
+    assert member_order(result, categories) == [[0, 1, 2], [3], [4, 5, 6, 7], []]
+    surer = replace(result, certainty=np.array([0.6, 0.8, 0.9, 0.9, 0.6, 0.7, 0.9, 0.3], np.float32))
     assert describe_categories(surer)[0].doubtful == ("unlabelled/a.png",)  # sure, but nearer to the dogs
     assert member_order(surer, describe_categories(surer))[0] == [1, 0, 2]
-    dropped = replace(found, category=np.array([0, 0, -1, 1, 2, 2, 2, 2]))
+    dropped = replace(result, category=np.array([0, 0, -1, 1, 2, 2, 2, 2]))
     assert member_order(dropped, describe_categories(dropped))[0] == [0, 1]
 
 
 # --- which images, and how large --------------------------------------------------------------------------------------
 
 
-def test_a_small_pile_is_shown_whole_but_for_dropped_images() -> None:
-    found = replace(small_result(), category=np.array([0, 0, -1, 1, 2, 2, 2, 2]))
-    assert pictured_images(found, describe_categories(found), {4}) == [0, 1, 3, 4, 5, 6, 7]
+def test_all_images_of_a_small_run_are_shown_except_dropped_ones() -> None:
+    result = replace(small_result(), category=np.array([0, 0, -1, 1, 2, 2, 2, 2]))
+    assert pictured_images(result, describe_categories(result), {4}) == [0, 1, 3, 4, 5, 6, 7]
 
 
-def test_of_a_large_pile_representatives_and_doubtful_ones_are_shown_up_to_a_number() -> None:
-    found = many_found(ALL_UP_TO + 1, n_categories=300)
-    categories = describe_categories(found)
-    images = pictured_images(found, categories, {5000, 7})
+def test_representatives_and_doubtful_images_of_a_large_run_are_shown_up_to_a_number() -> None:
+    result = many_images(ALL_UP_TO + 1, n_categories=300)
+    categories = describe_categories(result)
+    images = pictured_images(result, categories, {5000, 7})
     assert images == sorted(set(images))
     assert {5000, 7} <= set(images)
     each = CHOSEN // 300
-    counts = np.bincount(found.category[[i for i in images if i not in (5000, 7)]], minlength=300)
+    counts = np.bincount(result.category[[i for i in images if i not in (5000, 7)]], minlength=300)
     assert counts.max() <= each
-    best = {found.ids.index(entry.representatives[0]) for entry in categories}
+    best = {result.ids.index(entry.representatives[0]) for entry in categories}
     assert best <= set(images)
-    assert {found.ids.index(entry.doubtful[0]) for entry in categories if entry.doubtful} <= set(images)
+    assert {result.ids.index(entry.doubtful[0]) for entry in categories if entry.doubtful} <= set(images)
 
 
 def noisy(n: int, side: int = 120) -> list[Any]:
@@ -194,14 +194,14 @@ def opened(uri: str | None) -> Image.Image:
 
 
 def test_the_map_is_the_same_every_time_and_keeps_categories_together() -> None:
-    found = many_found(80, dim=64)
-    one, other = image_map(found), image_map(found)
+    result = many_images(80, dim=64)
+    one, other = image_map(result), image_map(result)
     assert np.array_equal(one.places, other.places)
     assert one.images.tolist() == list(range(80))
     assert one.places.min() >= 0
     assert one.places.max() == 1000
     distances = np.linalg.norm(one.places[:, None] - one.places[None], axis=2) + np.eye(80) * 10**6
-    assert (found.category[distances.argmin(1)] == found.category).mean() > 0.9
+    assert (result.category[distances.argmin(1)] == result.category).mean() > 0.9
 
 
 def test_a_sample_keeps_the_proportions_and_every_category() -> None:
@@ -216,27 +216,27 @@ def test_a_sample_keeps_the_proportions_and_every_category() -> None:
 @pytest.mark.parametrize("n", [0, 1, 2, 4, 5, 7])
 def test_few_images_have_a_map_too(n: int) -> None:
     features = np.eye(8, dtype=np.float32)[:n]
-    places = plane(features)
+    places = embed_2d(features)
     assert places.shape == (n, 2)
     assert np.isfinite(places).all()
     assert on_grid(places).shape == (n, 2)
 
 
 def test_equal_images_lie_in_the_middle() -> None:
-    assert on_grid(plane(np.ones((6, 3), np.float32))).tolist() == [[500, 500]] * 6
-    assert plane(np.array([[1.0], [2.0]], np.float32)).shape == (2, 2)
+    assert on_grid(embed_2d(np.ones((6, 3), np.float32))).tolist() == [[500, 500]] * 6
+    assert embed_2d(np.array([[1.0], [2.0]], np.float32)).shape == (2, 2)
 
 
 # --- truth ------------------------------------------------------------------------------------------------------------
 
 
-def truths(found: RunResult, *names: str | None) -> RunResult:
-    return replace(found, truth=names, part=("unlabelled",) * len(found))
+def truths(result: RunResult, *names: str | None) -> RunResult:
+    return replace(result, truth=names, part=("unlabelled",) * len(result))
 
 
 def test_the_confusion_table_has_matches_on_its_diagonal_and_the_surest_image_in_each_cell() -> None:
-    found = truths(small_result(), "cat", "cat", "dog", "dog", "eel", "eel", "eel", "cat")
-    table = confusion(found)
+    result = truths(small_result(), "cat", "cat", "dog", "dog", "eel", "eel", "eel", "cat")
+    table = confusion(result)
     assert table is not None
     assert table.columns == (0, 1, 2)
     assert table.stands_for == {0: "cat", 1: "dog", 2: "eel"}
@@ -253,9 +253,9 @@ def test_the_confusion_table_has_matches_on_its_diagonal_and_the_surest_image_in
 
 
 def test_a_category_without_a_class_comes_last_and_labelled_images_do_not_count() -> None:
-    found = small_result()
-    assert confusion(replace(found, truth=(None,) * 8)) is None
-    table = confusion(replace(found, truth=("cat", "cat", None, "dog", "dog", None, None, "eel")))
+    result = small_result()
+    assert confusion(replace(result, truth=(None,) * 8)) is None
+    table = confusion(replace(result, truth=("cat", "cat", None, "dog", "dog", None, None, "eel")))
     assert table is not None
     assert table.columns == (1, 2)
     assert [(name, size) for name, size, _ in table.rows] == [("dog", 2)]
@@ -263,15 +263,15 @@ def test_a_category_without_a_class_comes_last_and_labelled_images_do_not_count(
 
 
 def test_many_classes_come_as_their_most_confused_pairs() -> None:
-    found = many_found(210, n_categories=21)
-    names = [f"c{c}" for c in found.category]
+    result = many_images(210, n_categories=21)
+    names = [f"c{c}" for c in result.category]
     for i in (0, 21, 42):  # three of c0 are in truth c1, and one of c2 is c3
         names[i] = "c1"
     names[2] = "c3"
-    table = confusion(truths(found, *names))
+    table = confusion(truths(result, *names))
     assert table is not None
     assert table.rows == ()
-    pairs = [(cell.truth, found.names[cell.category], cell.count) for cell in table.pairs]
+    pairs = [(cell.truth, result.names[cell.category], cell.count) for cell in table.pairs]
     assert pairs == [("c1", "c0", 3), ("c3", "c2", 1)]
     assert table.pairs[0].share == pytest.approx(3 / 13)
     assert sorted(table.pairs[0].images) == [0, 21, 42]
@@ -349,10 +349,10 @@ def test_ticks_are_round_and_hold_everything() -> None:
     assert ticks(0.62, 0.97) == pytest.approx([0.6, 0.7, 0.8, 0.9, 1.0])
     assert ticks(1, 14, whole=True) == [0, 3, 6, 9, 12, 15]
     for low, high in ((0, 1e-4), (-3, 8), (0, 0), (17, 17), (1e3, 9e5)):
-        found = ticks(low, high)
-        assert found[0] <= low
-        assert found[-1] >= high
-        assert 2 <= len(found) <= 8
+        result = ticks(low, high)
+        assert result[0] <= low
+        assert result[-1] >= high
+        assert 2 <= len(result) <= 8
 
 
 def test_long_curves_are_thinned_and_texts_in_charts_escaped() -> None:
@@ -372,9 +372,9 @@ def test_long_curves_are_thinned_and_texts_in_charts_escaped() -> None:
 def test_tenths_hold_the_most_attended_patches() -> None:
     weights = np.random.RandomState(0).rand(2, 3, 37).astype(np.float32)
     weights[0, 0, :9] = 0.5
-    found = tenths(weights)
+    result = tenths(weights)
     for top in (1, 6, 10):
-        assert np.array_equal(found < top, most_attended(weights, top / 10))
+        assert np.array_equal(result < top, most_attended(weights, top / 10))
 
 
 def unpacked(text: str, n: int) -> list[int]:
@@ -395,7 +395,7 @@ def attention(grid: int = 4, heads: int = 2, seed: int = 0) -> AttentionMaps:
 
 def test_attention_goes_to_the_page_with_and_without_prompts() -> None:
     views = [("with prompts", [attention(seed=0), attention(seed=1)]), ("without prompts", [attention(seed=2)] * 2)]
-    first, second = gaze_data(views, [8, 3])
+    first, second = attention_data(views, [8, 3])
     assert (first["image"], second["image"]) == (8, 3)
     assert (first["grid"], first["heads"], first["rows"]) == (4, 2, 17)
     assert [view["name"] for view in first["views"]] == ["with prompts", "without prompts"]
@@ -404,30 +404,30 @@ def test_attention_goes_to_the_page_with_and_without_prompts() -> None:
     assert opened(first["picture"]).size == (32, 32)
 
 
-def test_too_much_attention_is_cut() -> None:
+def test_attention_data_are_limited_in_size() -> None:
     views = [("", [attention(seed=i) for i in range(3)])]
-    size = len(gaze_data(views, [0, 1, 2])[0]["views"][0]["tenths"])
-    assert len(gaze_data(views, [0, 1, 2], most=int(2.5 * size))) == 2
-    cut = gaze_data(views, [0, 1, 2], most=size // 2)
+    size = len(attention_data(views, [0, 1, 2])[0]["views"][0]["tenths"])
+    assert len(attention_data(views, [0, 1, 2], most=int(2.5 * size))) == 2
+    cut = attention_data(views, [0, 1, 2], most=size // 2)
     assert [entry["rows"] for entry in cut] == [1, 1, 1]
     expected = tenths(views[0][1][0].heads[:, :1]).reshape(-1).tolist()
     assert unpacked(cut[0]["views"][0]["tenths"], len(expected)) == expected
 
 
 def test_sample_images_are_readable_and_new_and_known_in_turn(tmp_path: Path) -> None:
-    found = small_result()
-    categories = describe_categories(found)
+    result = small_result()
+    categories = describe_categories(result)
     grey: list[Any] = [np.full((4, 4), i, np.uint8) for i in range(8)]
-    assert sample_images(found, categories, grey) == [4, 0, 3]
+    assert sample_images(result, categories, grey) == [4, 0, 3]
     missing = [None if i == 4 else tmp_path / "gone.png" if i == 0 else grey[i] for i in range(8)]
-    assert sample_images(found, categories, missing) == [5, 1, 3]
-    assert sample_images(found, categories, [None] * 8) == []
+    assert sample_images(result, categories, missing) == [5, 1, 3]
+    assert sample_images(result, categories, [None] * 8) == []
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def test_json_in_the_page_cannot_end_its_element_and_keeps_half_characters() -> None:
+def test_json_in_the_page_cannot_end_its_element_and_keeps_lone_surrogates() -> None:
     texts = ["</script><b>&", "\u2028\u2029", "\udcff.png", "né 漢 🦦", '"\\\n']
     written = str(safe_json(texts))
     assert not set(written) & set("<>&\u2028\u2029\udcff")
@@ -491,13 +491,13 @@ def test_the_colours_of_the_map_differ_for_everybody(theme: int) -> None:
 
 def test_the_template_asks_for_everything_it_uses() -> None:
     with pytest.raises(Exception, match="undefined"):
-        render(data={"gaze": []}, pictures=[])
+        render(data={"attention": []}, pictures=[])
 
 
 def test_the_data_of_the_page_points_from_categories_to_images() -> None:
-    found = replace(small_result(), names=("cat\n", "dog", "new-1", "new-2"))
+    result = replace(small_result(), names=("cat\n", "dog", "new-1", "new-2"))
     on_map = ImageMap(np.array([0, 3]), np.array([[0, 1], [2, 3]]))
-    data = page_data(found, describe_categories(found), [0, 1, 2, 3, 5, 7], on_map)
+    data = page_data(result, describe_categories(result), [0, 1, 2, 3, 5, 7], on_map)
     new, empty, cat, dog = data["categories"]
     assert [entry["name"] for entry in data["categories"]] == ["new-1", "new-2", "cat\n", "dog"]
     assert (new["new"], new["size"], new["members"], new["representatives"]) == (True, 4, [4, 5], [4, 5])
@@ -524,16 +524,16 @@ def test_facts_of_a_run(tmp_path: Path) -> None:
         "data": {"name": "pets", "labelled": 1200, "unlabelled": 20, "test": 0,
                  "unreadable": [{"image": "a\n.png", "reason": "truncated"}]},
     }  # fmt: skip
-    found = run_facts(run, RunFolder(run).config(), facts)
-    rows = dict(found.rows)
-    assert found.rows[0] == ("method", "SPTNet")
+    result = run_facts(run, RunFolder(run).config(), facts)
+    rows = dict(result.rows)
+    assert result.rows[0] == ("method", "SPTNet")
     assert rows["images"] == "1,200 labelled, 20 unlabelled"
     assert (rows["seed"], rows["device"], rows["took"]) == ("3", "cpu, float32", "43 min 19 s")
     assert rows["versions"] == "torch 2.14.1, python 3.11.7"
     assert (rows["began"], rows["ended"]) == ("6 November 2026, 05:31 (UTC+0000)", "6 November 2026, 06:15 (UTC+0000)")
-    assert found.unreadable == (("'a\\n.png'", "truncated"),)
-    assert found.command == "sptnet train 'my recipe.toml'"
-    assert found.repeat == f"sptnet train {run / 'config.toml'} --out runs/again"
+    assert result.unreadable == (("'a\\n.png'", "truncated"),)
+    assert result.command == "sptnet train 'my recipe.toml'"
+    assert result.repeat == f"sptnet train {run / 'config.toml'} --out runs/again"
     assert "took" not in dict(run_facts(run, RunFolder(run).config(), {}).rows)
     assert edit_command(Path("/runs/my run")) == "sptnet edit '/runs/my run' apply edits.json"
 
@@ -574,9 +574,9 @@ def test_a_run_without_its_images_has_a_page_without_pictures(tmp_path: Path) ->
 
 
 def test_digits_have_pictures_though_they_have_no_files(tmp_path: Path) -> None:
-    found = replace(small_result(), ids=tuple(f"digit-{i:04d}" for i in range(8)))
-    run = make_run(tmp_path, found, source="digits")
-    sources = image_sources(found, RunFolder(run).config().data, quiet)
+    result = replace(small_result(), ids=tuple(f"digit-{i:04d}" for i in range(8)))
+    run = make_run(tmp_path, result, source="digits")
+    sources = image_sources(result, RunFolder(run).config().data, quiet)
     assert all(isinstance(source, np.ndarray) for source in sources)
     text = write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8")
     assert None not in page_json(text, "pictures")
@@ -590,7 +590,7 @@ def test_hostile_names_stay_texts_and_edits_can_name_them(tmp_path: Path) -> Non
     assert text.count("<script") == 3
     assert "alert(1)</script>" not in text
     assert "<img src=x" not in text
-    assert [len(data["gaze"]), data["gaze"][0]["grid"]] == [4, 6]
+    assert [len(data["attention"]), data["attention"][0]["grid"]] == [4, 6]
     assert re.findall(r'alt="The (\w+) prompt', text) == ["spatial", "global", "composed"]
     assert 'id="training"' in text
     assert 'id="count"' in text
@@ -598,12 +598,12 @@ def test_hostile_names_stay_texts_and_edits_can_name_them(tmp_path: Path) -> Non
 
 
 def test_a_page_stays_within_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With pictures of noise, which no format compresses, and names that take much room."""
+    """Pictures of noise, which no format compresses, and long names."""
     monkeypatch.setattr("sptnet.report.page.write.BUDGET", 700_000)
     monkeypatch.setattr("sptnet.report.page.write.LEAST_FOR_PICTURES", 10_000)
     pictures = noisy(200, 96)
-    found = replace(many_found(200), ids=tuple(f"{i:04d}" + 120 * "漢" for i in range(200)))
-    run = make_run(tmp_path, found, source="digits")
+    result = replace(many_images(200), ids=tuple(f"{i:04d}" + 120 * "漢" for i in range(200)))
+    run = make_run(tmp_path, result, source="digits")
     monkeypatch.setattr("sptnet.report.page.write.image_sources", lambda *_: pictures)
     page = write_report(run, tell=quiet, model_pictures=False).page
     assert 0.6 * 700_000 < page.stat().st_size <= 700_000
@@ -613,10 +613,10 @@ def test_a_page_stays_within_its_budget(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_large_run_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sptnet.report.page.shown_images.ALL_UP_TO", 20)
     monkeypatch.setattr("sptnet.report.page.shown_images.CHOSEN", 8)
-    found = many_found(60)
-    run = make_run(tmp_path, found, source="digits")
+    result = many_images(60)
+    run = make_run(tmp_path, result, source="digits")
     monkeypatch.setattr("sptnet.report.page.write.image_sources", lambda *_: [np.zeros((8, 8), np.uint8)] * 60)
-    monkeypatch.setattr("sptnet.report.page.write.image_map", lambda found: image_map(found, 12))
+    monkeypatch.setattr("sptnet.report.page.write.image_map", lambda result: image_map(result, 12))
     text = write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8")
     data = page_json(text, "data")
     n = len(data["images"]["id"])
@@ -630,7 +630,7 @@ def test_a_large_run_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest
 def test_a_damaged_model_is_named_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(Failure) as error:
         write_report(make_run(tmp_path), tell=quiet)
-    assert str(error.value).endswith("To write the page without pictures of the model, add --no-model-pictures.")
+    assert str(error.value).endswith("To write the page without pictures of the model, add `model_pictures=False`.")
 
 
 def test_a_page_replaces_only_a_page(tmp_path: Path) -> None:
@@ -651,7 +651,7 @@ def test_a_page_replaces_only_a_page(tmp_path: Path) -> None:
     assert mine.read_text() == "<p>mine</p>"
 
 
-def test_the_page_belongs_to_the_run_and_goes_with_it(tmp_path: Path) -> None:
+def test_overwriting_a_run_removes_its_page(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     write_report(run, tell=quiet, model_pictures=False)
     RunFolder(run).create(RunFolder(run).config(), overwrite=True)
@@ -674,7 +674,7 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     assert shown == [page.as_uri()] * 2
 
 
-def test_what_was_read_for_the_page_is_handed_on(tmp_path: Path) -> None:
+def test_write_report_returns_the_result_and_the_categories(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     read, written = read_for_report(run), write_report(run, tell=quiet, model_pictures=False)
     assert read.page is None and written.page == run / "report.html"

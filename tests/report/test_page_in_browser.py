@@ -1,4 +1,4 @@
-"""The report page in a real browser: seen, searched, edited, and its edits taken over by the command line."""
+"""The report page in a browser: display, search, editing, and applying its edits on the command line."""
 
 import json
 import sys
@@ -22,14 +22,14 @@ from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.text import printable
 
 ActionChains = pytest.importorskip("selenium.webdriver", reason=NEEDED).ActionChains
-FOUND = hostile_result()
-CATEGORIES = describe_categories(FOUND)
+RESULT = hostile_result()
+CATEGORIES = describe_categories(RESULT)
 SENTENCE = "40 images, 3 known categories, 2 new, 10 doubtful"
 ORDER = ["new-2", "new-1", "cat", "<b>dog</b>", "constructor"]
 
 
 class Page:
-    """The page in the browser, with short words for what the tests do to it."""
+    """The page in the browser, with helpers for the tests."""
 
     def __init__(self, browser: Any, file: Path, downloads: Path):
         self.browser, self.file, self.downloads = browser, file, downloads
@@ -105,12 +105,12 @@ def page(opened: Page) -> Page:
     return opened
 
 
-def test_it_opens_from_disk_and_asks_for_nothing_else(page: Page) -> None:
+def test_the_page_opens_from_disk_without_any_request(page: Page) -> None:
     requests(page.browser)
     page.browser.get_log("browser")
     page.load()
     page.wait(lambda: page.all("#heads canvas"))
-    for place in ("#map", "#gaze", "#facts"):
+    for place in ("#map", "#attention", "#facts"):
         page.js("document.querySelector(arguments[0]).scrollIntoView()", place)
     assert requests(page.browser) == [page.file.as_uri()]
     assert page.browser.get_log("browser") == []
@@ -131,7 +131,7 @@ def test_cards_show_every_category_new_ones_first(page: Page) -> None:
             strict=True,
         )
     )
-    category = CATEGORIES[FOUND.names.index("new-2")]
+    category = CATEGORIES[RESULT.names.index("new-2")]
     assert rows == {
         "images": "12",
         "mean certainty": f"{category.mean_certainty:.2f}",
@@ -164,13 +164,13 @@ def test_the_cards_can_be_filtered(page: Page) -> None:
 def test_a_category_opens_with_the_doubtful_images_last(page: Page) -> None:
     page.card("new-2").find_element("css selector", ".strip").click()
     page.wait(lambda: page.one("#members").is_displayed())
-    category = CATEGORIES[FOUND.names.index("new-2")]
-    members = FOUND.members("new-2")
-    sure = sorted((i for i in members if FOUND.ids[i] not in category.doubtful), key=lambda i: -FOUND.certainty[i])
-    doubtful = sorted((i for i in members if FOUND.ids[i] in category.doubtful), key=lambda i: -FOUND.certainty[i])
+    category = CATEGORIES[RESULT.names.index("new-2")]
+    members = RESULT.members("new-2")
+    sure = sorted((i for i in members if RESULT.ids[i] not in category.doubtful), key=lambda i: -RESULT.certainty[i])
+    doubtful = sorted((i for i in members if RESULT.ids[i] in category.doubtful), key=lambda i: -RESULT.certainty[i])
     assert page.one("#members-title").text == "new-2"
     assert page.one("#members-note").text == "12 images, the most certain first"
-    assert page.texts("#members .tile p") == [FOUND.ids[i] for i in [*sure, *doubtful]]
+    assert page.texts("#members .tile p") == [RESULT.ids[i] for i in [*sure, *doubtful]]
     assert page.texts("#members [data-part=doubtful] .tag") == ["doubtful"] * 2
     assert page.texts("#members [data-part=sure] .tag") == []
     assert page.texts("#members h3") == ["Doubtful (2)"]
@@ -208,9 +208,9 @@ def test_the_map_names_what_it_shows(page: Page) -> None:
     ActionChains(page.browser).move_to_element_with_offset(plot, *map(round, found)).perform()
     page.wait(lambda: page.one("#tip").is_displayed())
     category, image, certainty = page.texts("#tip b, #tip span:not(.picture)")
-    position = [printable(id_) for id_ in FOUND.ids].index(image)
-    assert category == FOUND.names[FOUND.category[position]]
-    assert certainty == f"certainty {FOUND.certainty[position]:.2f}"
+    position = [printable(id_) for id_ in RESULT.ids].index(image)
+    assert category == RESULT.names[RESULT.category[position]]
+    assert certainty == f"certainty {RESULT.certainty[position]:.2f}"
     assert page.one("#tip img").get_attribute("src").startswith("data:image/webp")
 
 
@@ -316,11 +316,11 @@ def test_edits_are_saved_and_taken_over_by_the_command_line(
 ) -> None:
     """Names of later edits are those after earlier ones; an image whose name is no text keeps it exactly."""
     odd = HOSTILE[-1]
-    home = FOUND.names[FOUND.category[FOUND.ids.index(odd)]]
+    home = RESULT.names[RESULT.category[RESULT.ids.index(odd)]]
     mark_wrong(page, home, odd)
-    mark_wrong(page, "new-2", FOUND.ids[-1])
-    mark_wrong(page, "new-2", FOUND.ids[-2])
-    mark_wrong(page, "new-2", FOUND.ids[-2])  # and it is right again
+    mark_wrong(page, "new-2", RESULT.ids[-1])
+    mark_wrong(page, "new-2", RESULT.ids[-2])
+    mark_wrong(page, "new-2", RESULT.ids[-2])  # and it is right again
     page.press("new-1", "Rename")
     page.js("document.querySelector('.rename input').select()")
     page.keys("otter\ue007")
@@ -332,7 +332,7 @@ def test_edits_are_saved_and_taken_over_by_the_command_line(
     page.keys("mammal\ue007")
     assert page.edits() == [
         f"drop {printable(odd)} as wrong",
-        f"drop {FOUND.ids[-1]} as wrong",
+        f"drop {RESULT.ids[-1]} as wrong",
         "rename new-1 to otter",
         "merge otter into new-2",
         "rename new-2 to mammal",
@@ -350,7 +350,7 @@ def test_edits_are_saved_and_taken_over_by_the_command_line(
     edited = current(run)
     (run / "edits.jsonl").unlink()
     assert edited.names == ("cat", "<b>dog</b>", "constructor", "mammal")
-    assert edited.category[[FOUND.ids.index(odd), -1]].tolist() == [-1, -1]
+    assert edited.category[[RESULT.ids.index(odd), -1]].tolist() == [-1, -1]
     assert len(edited.members("mammal")) == 21
     assert page.texts(".card dd:first-of-type")[0] == "21"
 
@@ -478,10 +478,10 @@ def test_attention_paints_the_most_attended_patches(page: Page, run: Path) -> No
     page.wait(lambda: len(page.all("#heads canvas")) > 0)
     first = next(
         i
-        for i, id_ in enumerate(FOUND.ids)
+        for i, id_ in enumerate(RESULT.ids)
         if f"Look at {printable(id_)}" == page.one("#samples button").get_attribute("aria-label")
     )
-    source = [run.parent / "data" / FOUND.ids[first]]
+    source = [run.parent / "data" / RESULT.ids[first]]
     compute = choose_compute("cpu", "float32")
     views = [last_block_attention(model, source, card.crop_ratio, compute, prompted)[0] for prompted in (True, False)]
     n_heads, grid = len(views[0].heads), views[0].grid

@@ -1,4 +1,4 @@
-"""Prompts as pictures: zero is grey, the scale is symmetric, every pixel a square."""
+"""Pictures of prompts: zero is grey, the scale is symmetric, pixels are squares."""
 
 import io
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def test_each_part_has_a_picture(kind: str, titles: list[str], make_model: Make)
     assert [picture.title for picture in prompt_pictures(prompted(make_model, kind))] == titles
 
 
-def test_where_there_is_no_prompt_the_picture_is_middle_grey(make_model: Make) -> None:
+def test_pictures_are_middle_grey_without_a_prompt(make_model: Make) -> None:
     spatial, border, composed = map(pixels, prompt_pictures(prompted(make_model, "spatial+global")))
     assert spatial.shape == border.shape == composed.shape == (224, 224, 3)  # 32 pixels, seven times as large
     inside = np.zeros((32, 32), dtype=bool)

@@ -1,4 +1,4 @@
-"""The table of categories: sizes, cohesion, neighbours, and which images to look at."""
+"""The table of categories: sizes, cohesion, nearest known category, representative and doubtful images."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +42,7 @@ def spread(degrees: list[float], category: list[int], certainty: list[float], n_
     )
 
 
-def test_one_entry_a_category() -> None:
+def test_one_entry_per_category() -> None:
     cat, dog, first, empty = describe_categories(small_result())
     assert [c.name for c in (cat, dog, first, empty)] == ["cat", "dog", "new-1", "new-2"]
     assert [c.is_new for c in (cat, dog, first, empty)] == [False, False, True, True]
@@ -62,19 +62,19 @@ def test_cohesion_is_the_mean_cosine_to_the_mean_direction() -> None:
 
 
 def test_mean_directions_leave_dropped_images_out() -> None:
-    found = spread([0, 20, 90, 200], [0, 0, 0, 1], [1] * 4, 1, 3)
-    found = replace(found, category=np.array([0, 0, -1, 1]))
-    directions = mean_directions(found)
+    result = spread([0, 20, 90, 200], [0, 0, 0, 1], [1] * 4, 1, 3)
+    result = replace(result, category=np.array([0, 0, -1, 1]))
+    directions = mean_directions(result)
     assert angle(directions[0]) == pytest.approx(10, abs=np.rad2deg(SINGLE))
     assert angle(directions[1]) == pytest.approx(-160, abs=np.rad2deg(SINGLE))
     assert directions[2].tolist() == [0, 0]
-    assert describe_categories(found)[0].size == 2
+    assert describe_categories(result)[0].size == 2
 
 
 def test_the_nearest_known_category_is_another_one_and_has_images() -> None:
     # c0 at 0, c1 at 90, c2 known but empty; c3 at 60 and c4 at 170 are new and never neighbours.
-    found = spread([0, 90, 60, 170], [0, 1, 3, 4], [1] * 4, 3, 5)
-    assert [c.nearest_known for c in describe_categories(found)] == ["c1", "c0", None, "c1", "c1"]
+    result = spread([0, 90, 60, 170], [0, 1, 3, 4], [1] * 4, 3, 5)
+    assert [c.nearest_known for c in describe_categories(result)] == ["c1", "c0", None, "c1", "c1"]
 
 
 def test_without_known_categories_nothing_is_nearest() -> None:
@@ -84,19 +84,19 @@ def test_without_known_categories_nothing_is_nearest() -> None:
 
 def test_representatives_are_central_and_certain() -> None:
     # The centre is at 0: 60 degrees halve the certainty.
-    found = spread([0, 60, -60, 0], [0] * 4, [0.4, 1.0, 0.7, 0.45], 0, 1)
-    assert describe_categories(found)[0].representatives == ("i01", "i03", "i00", "i02")
+    result = spread([0, 60, -60, 0], [0] * 4, [0.4, 1.0, 0.7, 0.45], 0, 1)
+    assert describe_categories(result)[0].representatives == ("i01", "i03", "i00", "i02")
 
 
 def test_at_most_twelve_images_represent_a_category_and_ties_go_to_the_earlier() -> None:
-    found = spread([0] * 14, [0] * 14, [0.5] * 14, 0, 1)
-    assert describe_categories(found)[0].representatives == tuple(f"i{i:02d}" for i in range(12))
+    result = spread([0] * 14, [0] * 14, [0.5] * 14, 0, 1)
+    assert describe_categories(result)[0].representatives == tuple(f"i{i:02d}" for i in range(12))
 
 
 def test_doubtful_images_are_uncertain_or_near_another_category() -> None:
     # Mean directions: c0 at 20, c1 at 90. Image i02 at 60 is nearer to c1; i03 is uncertain; i01 is fine.
-    found = spread([0, 10, 60, 10, 90], [0, 0, 0, 0, 1], [0.9, 0.8, 0.7, 0.34, 0.5], 1, 2)
-    first, second = describe_categories(found)
+    result = spread([0, 10, 60, 10, 90], [0, 0, 0, 0, 1], [0.9, 0.8, 0.7, 0.34, 0.5], 1, 2)
+    first, second = describe_categories(result)
     assert first.doubtful == ("i03", "i02")
     assert second.doubtful == ()
 
@@ -104,12 +104,12 @@ def test_doubtful_images_are_uncertain_or_near_another_category() -> None:
 @pytest.mark.parametrize(
     ("certainty", "limit"), [([0.9, 0.98, 1.0], 0.49), ([1.0, 1.0, 1.0], 0.5), ([0.1, 0.2, 0.9], 0.1)]
 )
-def test_what_is_uncertain_depends_on_what_is_usual(certainty: list[float], limit: float) -> None:
-    found = spread([0, 1, 2], [0, 0, 0], certainty, 0, 1)
-    assert doubtful_below(found) == pytest.approx(limit, rel=SINGLE)
-    labelled = replace(found, part=("labelled",) * 3)
+def test_the_limit_of_doubt_depends_on_the_median_certainty(certainty: list[float], limit: float) -> None:
+    result = spread([0, 1, 2], [0, 0, 0], certainty, 0, 1)
+    assert doubtful_below(result) == pytest.approx(limit, rel=SINGLE)
+    labelled = replace(result, part=("labelled",) * 3)
     assert doubtful_below(labelled) == pytest.approx(limit, rel=SINGLE), "none sorted by the model: all count"
-    assert doubtful_below(replace(found, part=("labelled", "labelled", "unlabelled"))) == pytest.approx(
+    assert doubtful_below(replace(result, part=("labelled", "labelled", "unlabelled"))) == pytest.approx(
         min(0.5, certainty[2] / 2), rel=SINGLE
     )
 
@@ -117,11 +117,11 @@ def test_what_is_uncertain_depends_on_what_is_usual(certainty: list[float], limi
 @pytest.mark.parametrize(("degrees", "doubtful"), [(43, ()), (45, ("i00",))])
 def test_a_tiny_margin_is_doubtful(degrees: float, doubtful: tuple[str, ...]) -> None:
     # c0's mean stays at 0 by mirrored images; cos(43) - cos(47) is 0.049, cos(45) - cos(45) is 0.
-    found = spread([degrees, -degrees, 0, 90], [0, 0, 0, 1], [1] * 4, 0, 2)
-    assert describe_categories(found)[0].doubtful == doubtful
+    result = spread([degrees, -degrees, 0, 90], [0, 0, 0, 1], [1] * 4, 0, 2)
+    assert describe_categories(result)[0].doubtful == doubtful
 
 
-def test_rows_for_people() -> None:
+def test_rows_of_the_table_as_text() -> None:
     rows = category_rows(describe_categories(small_result()))
     assert len(CATEGORY_COLUMNS) == len(rows[0]) == 7
     assert rows[0][:5] == ["cat", "dog", "no", "3", "0.70"]

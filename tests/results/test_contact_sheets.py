@@ -1,4 +1,4 @@
-"""What was found, for people: names, the table of predictions, the pictures."""
+"""Names of categories, the table of predictions, and contact sheets."""
 
 import csv
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_names_are_as_many_as_asked_and_never_repeat(taken: list[int], new: int)
     assert len(set(names)) == len(names) == len(known) + new
 
 
-def test_the_table_has_one_row_an_image(tmp_path: Path) -> None:
+def test_the_table_has_one_row_per_image(tmp_path: Path) -> None:
     ids = ("a.png", 'b,"x".png', "c\nd.png", "e.png", "f.png")
     target = np.array([0, 1, 2, -1, 0], np.int64)
     split = Split(("cat", "dog", "eel"), 2, target, *(np.array(p, np.int64) for p in ([0], [1, 3], [4], [2])))
@@ -60,7 +60,7 @@ def test_the_table_has_one_row_an_image(tmp_path: Path) -> None:
     assert [row["part"] for row in rows] == ["labelled", "unlabelled", "test", "unlabelled", "holdout"]
     assert [row["truth"] for row in rows] == ["cat", "dog", "eel", "", "cat"]
     assert [row["certainty"] for row in rows] == ["1.0000"] * 5
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["p.csv"]  # no half-written neighbour
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["p.csv"]  # no partial file is left
 
 
 def test_certainty_has_four_digits(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_certainty_has_four_digits(tmp_path: Path) -> None:
 
 def test_the_most_certain_images_come_first_and_empty_categories_have_no_picture(tmp_path: Path) -> None:
     image_set = image_set_of(("a", "b", "c", "d"))
-    found = answers([2, 2, 0, 2], [0.3, 0.9, 0.5, 0.6])
-    written = write_contact_sheets(tmp_path / "c", image_set, ("cat", "dog", "new-1"), *found)
+    result = answers([2, 2, 0, 2], [0.3, 0.9, 0.5, 0.6])
+    written = write_contact_sheets(tmp_path / "c", image_set, ("cat", "dog", "new-1"), *result)
     assert [path.name for path in written] == ["000-cat.png", "002-new-1.png"]
     assert sorted(path.name for path in (tmp_path / "c").iterdir()) == ["000-cat.png", "002-new-1.png"]
     with Image.open(written[1]) as sheet:
@@ -87,7 +87,7 @@ def test_a_sheet_has_as_many_rows_as_it_needs(n: int, rows: int) -> None:
     assert contact_sheet(image_set, np.arange(n)).size == (PER_ROW * (TILE + 2), rows * (TILE + 2))
 
 
-def test_a_picture_shows_at_most_so_many_images(tmp_path: Path) -> None:
+def test_a_sheet_shows_a_limited_number_of_images(tmp_path: Path) -> None:
     n = MOST + 5
     image_set = image_set_of(tuple(map(str, range(n))))
     (path,) = write_contact_sheets(tmp_path, image_set, ("cat",), *answers([0] * n, [1.0] * n))

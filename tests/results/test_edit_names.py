@@ -1,4 +1,4 @@
-"""Prediction under the names that a person gave: renamed, merged and split categories of a model."""
+"""Predictions with edited names: renamed, merged and split categories of a model."""
 
 import csv
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, SplitCat
 
 
 def sorted_into(edits: Sequence[Edit], categories: Sequence[int], degrees: Sequence[float]) -> list[str]:
-    """The present names of images that the model takes for these categories, with features in these directions."""
+    """Return the edited names of images with these categories of the model and features in these directions."""
     names = edited_names(small_result(), edits)
     angles = np.deg2rad(degrees)
     features = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
@@ -39,7 +39,7 @@ def test_names_that_need_no_features(edits: list[Edit], expected: list[str]) -> 
     assert sorted_into(edits, [0, 1, 2, 3], [0, 0, 0, 0]) == expected
 
 
-def test_of_a_split_the_nearest_part_is_taken() -> None:
+def test_images_of_a_split_category_get_the_nearest_part() -> None:
     """new-1 lies at 180, 182, 230 and 233 degrees; the parts at about 181 and 231."""
     split = [SplitCategory("new-1", 2)]
     degrees = [170, 181, 200, 212, 240]
@@ -53,7 +53,7 @@ def test_a_part_that_is_merged_keeps_the_direction_it_had() -> None:
     assert sorted_into(edits, [2, 2, 1], [235, 175, 180]) == ["dog", "eel", "dog"]
 
 
-def test_parts_that_are_put_together_again_are_one() -> None:
+def test_parts_that_are_merged_again_are_one() -> None:
     edits = [SplitCategory("new-1", 2), Merge(("new-1-a", "new-1-b"), "eel")]
     assert sorted_into(edits, [2, 2], [181, 231]) == ["eel", "eel"]
     again = [*edits, SplitCategory("eel", 2), Rename("eel-b", "ray")]
@@ -65,7 +65,7 @@ def test_a_split_of_two_merged_categories_serves_both() -> None:
     assert sorted_into(edits, [0, 1, 0, 1], [0, 0, 90, 90]) == ["pet-a", "pet-a", "pet-b", "pet-b"]
 
 
-def test_what_is_new_follows_the_edits() -> None:
+def test_new_categories_follow_the_edits() -> None:
     names = edited_names(small_result(), [Merge(("new-1",), "cat"), SplitCategory("cat", 2)])
     assert (names.names, names.n_known) == (("cat-a", "cat-b", "dog", "new-2"), 3)
 
@@ -82,7 +82,7 @@ def test_only_an_edited_run_has_edited_names(tmp_path: Path) -> None:
     assert names_for(run) is None
 
 
-def test_predict_uses_them(edited_run: tuple[Path, Path], tmp_path: Path) -> None:
+def test_predict_uses_edited_names(edited_run: tuple[Path, Path], tmp_path: Path) -> None:
     run, images = edited_run
     before = predictions(run, images, tmp_path / "before.csv")
     first, second = sorted({row["category"] for row in before if row["is_new"] == "yes"})[:2]

@@ -1,4 +1,4 @@
-"""Edits: what each does, the log on disk, undo, and the verb `sptnet edit`."""
+"""Edits: effect of each kind, the log on disk, undo, and the verb `sptnet edit`."""
 
 import json
 import sys
@@ -41,15 +41,15 @@ from sptnet.results.edits.types import describe_edit
 from sptnet.results.run_result import RunResult, read_result
 
 
-def sorted_into(found: RunResult) -> dict[str, list[int]]:
+def sorted_into(result: RunResult) -> dict[str, list[int]]:
     """Positions of images by category; dropped ones under an empty name."""
-    dropped = np.flatnonzero(found.category < 0).tolist()
-    return {name: found.members(name).tolist() for name in found.names} | ({"": dropped} if dropped else {})
+    dropped = np.flatnonzero(result.category < 0).tolist()
+    return {name: result.members(name).tolist() for name in result.names} | ({"": dropped} if dropped else {})
 
 
-def refusal(edit: Edit, found: RunResult | None = None) -> str:
+def refusal(edit: Edit, result: RunResult | None = None) -> str:
     with pytest.raises(Misuse) as error:
-        apply_edit(small_result() if found is None else found, edit)
+        apply_edit(small_result() if result is None else result, edit)
     return str(error.value)
 
 
@@ -57,91 +57,98 @@ def refusal(edit: Edit, found: RunResult | None = None) -> str:
 
 
 def test_rename() -> None:
-    found = apply_edit(small_result(), Rename("new-1", "otter"))
-    assert found.names == ("cat", "dog", "otter", "new-2")
-    assert found.category.tolist() == small_result().category.tolist()
-    assert apply_edit(found, Rename("cat", "kitten")).names == ("kitten", "dog", "otter", "new-2")
+    result = apply_edit(small_result(), Rename("new-1", "otter"))
+    assert result.names == ("cat", "dog", "otter", "new-2")
+    assert result.category.tolist() == small_result().category.tolist()
+    assert apply_edit(result, Rename("cat", "kitten")).names == ("kitten", "dog", "otter", "new-2")
 
 
 def test_merge_into_a_new_name_takes_the_place_of_the_first() -> None:
-    found = apply_edit(small_result(), Merge(("new-2", "new-1"), "heron"))
-    assert sorted_into(found) == {"cat": [0, 1, 2], "dog": [3], "heron": [4, 5, 6, 7]}
-    assert found.n_known == 2
+    result = apply_edit(small_result(), Merge(("new-2", "new-1"), "heron"))
+    assert sorted_into(result) == {"cat": [0, 1, 2], "dog": [3], "heron": [4, 5, 6, 7]}
+    assert result.n_known == 2
 
 
 @pytest.mark.parametrize("edit", [Merge(("new-1",), "dog"), Merge(("dog", "new-1"), "dog")])
 def test_merge_into_a_known_category(edit: Merge) -> None:
-    found = apply_edit(small_result(), edit)
-    assert sorted_into(found) == {"cat": [0, 1, 2], "dog": [3, 4, 5, 6, 7], "new-2": []}
-    assert (found.names, found.n_known) == (("cat", "dog", "new-2"), 2)
+    result = apply_edit(small_result(), edit)
+    assert sorted_into(result) == {"cat": [0, 1, 2], "dog": [3, 4, 5, 6, 7], "new-2": []}
+    assert (result.names, result.n_known) == (("cat", "dog", "new-2"), 2)
 
 
 def test_merging_known_categories_leaves_fewer_known_ones() -> None:
-    found = apply_edit(small_result(), Merge(("dog", "cat"), "pet"))
-    assert sorted_into(found) == {"pet": [0, 1, 2, 3], "new-1": [4, 5, 6, 7], "new-2": []}
-    assert found.n_known == 1
+    result = apply_edit(small_result(), Merge(("dog", "cat"), "pet"))
+    assert sorted_into(result) == {"pet": [0, 1, 2, 3], "new-1": [4, 5, 6, 7], "new-2": []}
+    assert result.n_known == 1
 
 
 @pytest.mark.parametrize(("into", "name"), [("new-1", "new-1"), ("pet", "pet")])
-def test_what_holds_a_known_category_is_known(into: str, name: str) -> None:
-    found = apply_edit(small_result(), Merge(("new-1", "dog"), into))
-    assert (found.names, found.n_known) == (("cat", name, "new-2"), 2)
-    assert sorted_into(found)[name] == [3, 4, 5, 6, 7]
+def test_a_merge_with_a_known_category_is_known(into: str, name: str) -> None:
+    result = apply_edit(small_result(), Merge(("new-1", "dog"), into))
+    assert (result.names, result.n_known) == (("cat", name, "new-2"), 2)
+    assert sorted_into(result)[name] == [3, 4, 5, 6, 7]
 
 
 def test_dropped_images_stay_dropped_in_a_merge() -> None:
-    found = apply_edit(apply_edit(small_result(), Drop((IDS[4],))), Merge(("new-1",), "cat"))
-    assert sorted_into(found) == {"cat": [0, 1, 2, 5, 6, 7], "dog": [3], "new-2": [], "": [4]}
+    result = apply_edit(apply_edit(small_result(), Drop((IDS[4],))), Merge(("new-1",), "cat"))
+    assert sorted_into(result) == {"cat": [0, 1, 2, 5, 6, 7], "dog": [3], "new-2": [], "": [4]}
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_split_finds_the_groups_and_names_the_larger_first(seed: int) -> None:
-    found = apply_edit(small_result(), Drop((IDS[4],)))  # leaves one image of the first group, two of the second
-    found = apply_edit(found, SplitCategory("new-1", 2, seed))
-    assert sorted_into(found) == {"cat": [0, 1, 2], "dog": [3], "new-1-a": [6, 7], "new-1-b": [5], "new-2": [], "": [4]}
-    assert found.n_known == 2
+    result = apply_edit(small_result(), Drop((IDS[4],)))  # leaves one image of the first group, two of the second
+    result = apply_edit(result, SplitCategory("new-1", 2, seed))
+    assert sorted_into(result) == {
+        "cat": [0, 1, 2],
+        "dog": [3],
+        "new-1-a": [6, 7],
+        "new-1-b": [5],
+        "new-2": [],
+        "": [4],
+    }
+    assert result.n_known == 2
 
 
 def test_equal_parts_are_named_by_their_first_image() -> None:
-    found = apply_edit(small_result(), SplitCategory("new-1", 2))
-    assert (found.members("new-1-a").tolist(), found.members("new-1-b").tolist()) == ([4, 5], [6, 7])
+    result = apply_edit(small_result(), SplitCategory("new-1", 2))
+    assert (result.members("new-1-a").tolist(), result.members("new-1-b").tolist()) == ([4, 5], [6, 7])
 
 
 def test_parts_of_a_known_category_are_known_and_avoid_taken_names() -> None:
-    found = replace(small_result(), names=("cat", "dog", "cat-a", "new-2"))
-    found = apply_edit(found, SplitCategory("cat", 2))
-    assert (found.names, found.n_known) == (("cat-b", "cat-c", "dog", "cat-a", "new-2"), 3)
-    assert sorted_into(found) == {"cat-b": [0, 1], "cat-c": [2], "dog": [3], "cat-a": [4, 5, 6, 7], "new-2": []}
+    result = replace(small_result(), names=("cat", "dog", "cat-a", "new-2"))
+    result = apply_edit(result, SplitCategory("cat", 2))
+    assert (result.names, result.n_known) == (("cat-b", "cat-c", "dog", "cat-a", "new-2"), 3)
+    assert sorted_into(result) == {"cat-b": [0, 1], "cat-c": [2], "dog": [3], "cat-a": [4, 5, 6, 7], "new-2": []}
 
 
 def test_a_split_is_the_same_every_time() -> None:
     random = np.random.default_rng(0)
     features = random.standard_normal((8, 5)).astype(np.float32)
-    found = replace(small_result(), category=np.full(8, 2), features=features)
-    assert_same(apply_edit(found, SplitCategory("new-1", 3, 7)), apply_edit(found, SplitCategory("new-1", 3, 7)))
+    result = replace(small_result(), category=np.full(8, 2), features=features)
+    assert_same(apply_edit(result, SplitCategory("new-1", 3, 7)), apply_edit(result, SplitCategory("new-1", 3, 7)))
 
 
-def test_move_makes_a_person_the_judge() -> None:
-    found = apply_edit(small_result(), Move((IDS[2], IDS[7]), "dog"))
-    assert sorted_into(found) == {"cat": [0, 1], "dog": [2, 3, 7], "new-1": [4, 5, 6], "new-2": []}
-    assert found.certainty.tolist() == pytest.approx([0.9, 0.8, 1.0, 0.9, 0.9, 0.7, 0.6, 1.0], rel=SINGLE)
+def test_a_moved_image_is_certain() -> None:
+    result = apply_edit(small_result(), Move((IDS[2], IDS[7]), "dog"))
+    assert sorted_into(result) == {"cat": [0, 1], "dog": [2, 3, 7], "new-1": [4, 5, 6], "new-2": []}
+    assert result.certainty.tolist() == pytest.approx([0.9, 0.8, 1.0, 0.9, 0.9, 0.7, 0.6, 1.0], rel=SINGLE)
 
 
 def test_move_to_a_category_of_its_own() -> None:
-    found = apply_edit(small_result(), Move((IDS[2],), "lynx", create=True))
-    assert (found.names, found.n_known) == (("cat", "dog", "new-1", "new-2", "lynx"), 2)
-    assert found.members("lynx").tolist() == [2]
-    assert apply_edit(found, Move((IDS[1],), "lynx", create=True)).members("lynx").tolist() == [1, 2]
+    result = apply_edit(small_result(), Move((IDS[2],), "lynx", create=True))
+    assert (result.names, result.n_known) == (("cat", "dog", "new-1", "new-2", "lynx"), 2)
+    assert result.members("lynx").tolist() == [2]
+    assert apply_edit(result, Move((IDS[1],), "lynx", create=True)).members("lynx").tolist() == [1, 2]
 
 
 def test_dropped_images_come_back_by_a_move() -> None:
-    found = apply_edit(small_result(), Drop((IDS[0], IDS[3])))
-    assert sorted_into(found) == {"cat": [1, 2], "dog": [], "new-1": [4, 5, 6, 7], "new-2": [], "": [0, 3]}
-    assert sorted_into(apply_edit(found, Move((IDS[0], IDS[3]), "dog")))["dog"] == [0, 3]
+    result = apply_edit(small_result(), Drop((IDS[0], IDS[3])))
+    assert sorted_into(result) == {"cat": [1, 2], "dog": [], "new-1": [4, 5, 6, 7], "new-2": [], "": [0, 3]}
+    assert sorted_into(apply_edit(result, Move((IDS[0], IDS[3]), "dog")))["dog"] == [0, 3]
 
 
 def test_the_state_before_is_not_changed() -> None:
-    found = small_result()
+    result = small_result()
     for edit in (
         Move((IDS[0],), "dog"),
         Drop((IDS[1],)),
@@ -149,8 +156,8 @@ def test_the_state_before_is_not_changed() -> None:
         Merge(("cat",), "dog"),
         Rename("cat", "x"),
     ):
-        apply_edit(found, edit)
-    assert_same(found, small_result())
+        apply_edit(result, edit)
+    assert_same(result, small_result())
 
 
 # what is refused
@@ -163,7 +170,7 @@ def test_the_state_before_is_not_changed() -> None:
         (Rename("zebra", "x"), "there is no category zebra. Choose from: cat, dog, new-1, new-2."),
         (
             Rename("new-1", "cat"),
-            "there is a category cat already. Choose another name, or put both together with merge new-1 --into cat.",
+            "there is a category cat already. Choose another name, or put both together with merge new-1 `into=cat`.",
         ),
         (Merge(("cat", "cow"), "x"), "there is no category cow. Choose from: cat, dog, new-1, new-2."),
         (Merge(("cat", "cat"), "dog"), "a category is named twice to be merged. Name each once."),
@@ -183,7 +190,7 @@ def test_the_state_before_is_not_changed() -> None:
         (SplitCategory("new-2", 2), "new-2 has too few different images (0 in all) for 2 parts. Ask for fewer."),
         (
             Move((IDS[0],), "dgo"),
-            "there is no category dgo. Did you mean dog? To make a new category, add --create.",
+            "there is no category dgo. Did you mean dog? To make a new category, add `create=True`.",
         ),
         (
             Move(("x", "y", IDS[0], "z", "w"), "dog"),
@@ -193,27 +200,27 @@ def test_the_state_before_is_not_changed() -> None:
         (Undo(), "an undo alone changes nothing. Replay it with the edits before it."),
     ],
 )
-def test_what_cannot_be_done(edit: Edit, message: str) -> None:
+def test_impossible_edits_are_refused(edit: Edit, message: str) -> None:
     assert refusal(edit) == message
 
 
 def test_images_that_are_all_the_same_cannot_be_split() -> None:
-    found = replace(small_result(), features=np.ones((8, 2), np.float32))
+    result = replace(small_result(), features=np.ones((8, 2), np.float32))
     assert (
-        refusal(SplitCategory("cat", 2), found)
+        refusal(SplitCategory("cat", 2), result)
         == "cat has too few different images (3 in all) for 2 parts. Ask for fewer."
     )
 
 
 def test_a_split_needs_free_names() -> None:
     taken = (*(f"cat-{c}" for c in "abcdefghijklmnopqrstuvwxy"), "cat")
-    found = replace(small_result(), names=taken, category=np.full(8, 25))
-    assert refusal(SplitCategory("cat", 2), found) == "too few names cat-a to -z are free. Rename the category first."
+    result = replace(small_result(), names=taken, category=np.full(8, 25))
+    assert refusal(SplitCategory("cat", 2), result) == "too few names cat-a to -z are free. Rename the category first."
 
 
 def test_parts_of_a_long_name_would_be_too_long() -> None:
-    found = replace(small_result(), names=("cat", "dog", "x" * 99, "new-2"))
-    assert "cannot name a category. Give 1 to 100 characters" in refusal(SplitCategory("x" * 99, 2), found)
+    result = replace(small_result(), names=("cat", "dog", "x" * 99, "new-2"))
+    assert "cannot name a category. Give 1 to 100 characters" in refusal(SplitCategory("x" * 99, 2), result)
 
 
 @pytest.mark.parametrize("name", ["", " ", " x", "x ", "x" * 101])
@@ -290,7 +297,7 @@ def test_defaults_may_be_left_out() -> None:
         ({"verb": "drop", "images": [1]}, "images of the edit drop is [1]. Give a list of texts, at least one."),
     ],
 )
-def test_what_is_no_edit(value: Any, message: str) -> None:
+def test_invalid_edits_are_refused(value: Any, message: str) -> None:
     with pytest.raises(Misuse) as error:
         parse_edit(value)
     assert str(error.value) == message
@@ -312,12 +319,12 @@ def test_edits_in_words() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Edit]:
-    """Edits that can be done one after the other, without undo."""
-    found, edits = small_result(), list[Edit]()
+    """Sequences of valid edits, without undo."""
+    result, edits = small_result(), list[Edit]()
     for number in range(draw(st.integers(1, 6))):
-        images = tuple(draw(st.lists(st.sampled_from(found.ids), min_size=1, max_size=4)))
-        name, other = (draw(st.sampled_from(found.names)) for _ in range(2))
-        large = [n for n in found.names if len(found.members(n)) >= 2]
+        images = tuple(draw(st.lists(st.sampled_from(result.ids), min_size=1, max_size=4)))
+        name, other = (draw(st.sampled_from(result.names)) for _ in range(2))
+        large = [n for n in result.names if len(result.members(n)) >= 2]
         choices: list[Edit] = [
             Rename(name, f"name {number}"),
             Move(images, name),
@@ -327,13 +334,13 @@ def histories(draw: st.DrawFn) -> list[Edit]:
             *([SplitCategory(draw(st.sampled_from(large)), 2, draw(st.integers(0, 3)))] if large else []),
         ]
         edits.append(draw(st.sampled_from(choices)))
-        found = apply_edit(found, edits[-1])
+        result = apply_edit(result, edits[-1])
     return edits
 
 
 @settings(max_examples=40, deadline=None)
 @given(histories())
-def test_every_image_is_in_one_place_and_undo_goes_back(edits: list[Edit]) -> None:
+def test_every_image_is_in_one_category_and_undo_restores_the_state(edits: list[Edit]) -> None:
     states = [small_result()]
     for edit in edits:
         states.append(apply_edit(states[-1], edit))
@@ -378,13 +385,13 @@ def test_edits_are_lines_beside_files_that_never_change(run: Path) -> None:
     assert {path for path in run.rglob("*") if path.is_file()} - set(before) == {run / EDITS}
 
 
-def test_a_file_without_a_last_line_break_is_gone_on_with(run: Path) -> None:
+def test_a_log_without_a_last_line_break_is_continued(run: Path) -> None:
     (run / EDITS).write_text('{"at": "x", "verb": "rename", "category": "cat", "to": "lion"}', encoding="utf-8")
     add_edits(run, [Rename("lion", "tiger")])
     assert read_edits(run) == [Rename("cat", "lion"), Rename("lion", "tiger")]
 
 
-def test_one_edit_that_cannot_be_done_stops_them_all(run: Path) -> None:
+def test_if_one_edit_fails_none_is_added(run: Path) -> None:
     with pytest.raises(Misuse, match=r"^edit 2 of 3: there is no category cat\. Choose from: lion, "):
         add_edits(run, [Rename("cat", "lion"), Rename("cat", "x"), Undo()])
     assert not (run / EDITS).exists()
@@ -542,7 +549,7 @@ def test_a_file_that_cannot_be_applied(call: Call, run: Path, tmp_path: Path, te
          " category, add --create."),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_and_not_written(call: Call, run: Path, words: list[str], message: str) -> None:
+def test_wrong_edits_are_reported_and_not_written(call: Call, run: Path, words: list[str], message: str) -> None:
     assert call(*words) == Answer(2, "", f"error: {message}\n")
     assert not (run / EDITS).exists()
 

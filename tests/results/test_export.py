@@ -1,4 +1,4 @@
-"""Exports: every form of the edited state, and nothing of the user's lost."""
+"""Exports: every form of the edited result; the user's files are never changed."""
 
 import csv
 import json
@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """Everything below a folder, to see that it stays the same."""
+    """Return the contents of all files below a folder, to check that they stay the same."""
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
@@ -106,9 +106,9 @@ def test_coco(run: Path, tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_text_reach_json_and_csv(tmp_path: Path) -> None:
-    found = replace(small_result(), ids=("caf\udce9.png", "日本.png", *IDS[2:]))
+    result = replace(small_result(), ids=("caf\udce9.png", "日本.png", *IDS[2:]))
     for form in ("csv", "json", "coco"):
-        export(found, tmp_path / form, form)
+        export(result, tmp_path / form, form)
     assert json.loads((tmp_path / "coco").read_text(encoding="utf-8"))["images"][0]["file_name"] == "caf\udce9.png"
     assert "日本.png,cat,no,0.8000" in (tmp_path / "csv").read_text(encoding="utf-8", errors="surrogatepass")
 
@@ -161,7 +161,7 @@ def test_the_run_and_the_images_stay_as_they_are(run: Path, tmp_path: Path, form
 
 def digits_run(root: Path) -> Path:
     ids = tuple(f"digit-{i:04d}" for i in range(8))
-    return make_run(root, found=RunResult(**{**vars(small_result()), "ids": ids}), source="digits")
+    return make_run(root, result=RunResult(**{**vars(small_result()), "ids": ids}), source="digits")
 
 
 def test_images_without_a_file_are_written_as_png(tmp_path: Path) -> None:
@@ -202,10 +202,10 @@ def test_images_that_are_gone(tmp_path: Path, form: str) -> None:
 
 
 def test_files_that_only_the_reader_of_the_data_set_finds_are_copied(tmp_path: Path) -> None:
-    """A benchmark may lie deeper in the folder than the ids say."""
+    """A benchmark may be deeper in the folder than the ids say."""
     Image.new("RGB", (2, 2)).save(tmp_path / "a.png")
-    found = replace(small_result(), category=np.array([0, *[-1] * 7]))
-    export(found, tmp_path / "out", "copies", pixels=lambda: {IDS[0]: tmp_path / "a.png"})
+    result = replace(small_result(), category=np.array([0, *[-1] * 7]))
+    export(result, tmp_path / "out", "copies", pixels=lambda: {IDS[0]: tmp_path / "a.png"})
     assert (tmp_path / "out" / "cat" / "a.png").read_bytes() == (tmp_path / "a.png").read_bytes()
 
 
@@ -254,9 +254,9 @@ def test_numbered_names_never_meet(names: list[str]) -> None:
 
 
 def test_hostile_categories_stay_inside(tmp_path: Path) -> None:
-    found = replace(small_result(), names=("../../x", "a/b", "a_b", "A_B"), category=np.array([0, 1, 2, 3, *[-1] * 4]))
+    result = replace(small_result(), names=("../../x", "a/b", "a_b", "A_B"), category=np.array([0, 1, 2, 3, *[-1] * 4]))
     pixels = {id_: np.zeros((2, 2), np.uint8) for id_ in IDS}
-    export(found, tmp_path / "in" / "out", "copies", pixels=lambda: pixels)
+    export(result, tmp_path / "in" / "out", "copies", pixels=lambda: pixels)
     assert files_in(tmp_path) == sorted(
         f"in/out/{name}"
         for name in (CONTENTS, "__.._x/a.png.png", "a_b/b.png.png", "a_b-2/a.png.png", "A_B-3/dog.png.png")

@@ -1,4 +1,4 @@
-"""A finished run read back: what it holds, and what is said when something is missing or damaged."""
+"""The result of a finished run: its content, and the errors for missing or damaged files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,23 +27,23 @@ def edit_rows(run: Path, *lines: str) -> None:
 
 
 def test_a_run_is_read_back(run: Path, tmp_path: Path) -> None:
-    found = read_result(run)
-    assert len(found) == 8
-    assert found.ids[:3] == ("cat/a.png", "cat/b.png", "unlabelled/a.png")
-    assert found.names == ("cat", "dog", "new-1", "new-2")
-    assert found.n_known == 2
-    assert found.category.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
-    assert found.category.dtype == np.int64
-    assert found.certainty.dtype == np.float32
-    assert found.certainty.tolist() == pytest.approx([1.0, 0.8, 0.4, 0.9, 0.9, 0.7, 0.6, 0.3], rel=SINGLE), (
+    result = read_result(run)
+    assert len(result) == 8
+    assert result.ids[:3] == ("cat/a.png", "cat/b.png", "unlabelled/a.png")
+    assert result.names == ("cat", "dog", "new-1", "new-2")
+    assert result.n_known == 2
+    assert result.category.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
+    assert result.category.dtype == np.int64
+    assert result.certainty.dtype == np.float32
+    assert result.certainty.tolist() == pytest.approx([1.0, 0.8, 0.4, 0.9, 0.9, 0.7, 0.6, 0.3], rel=SINGLE), (
         "a labelled one is certain"
     )
-    assert found.part == ("labelled", "holdout", "unlabelled", "unlabelled", *("unlabelled",) * 3, "test")
-    assert found.truth == ("cat", "cat", None, "dog", None, None, None, "eel")
-    assert found.sources == (*(str(tmp_path / "data" / id_) for id_ in found.ids[:7]), None)  # the last has no file
-    assert found.features.dtype == np.float32
-    assert np.linalg.norm(found.features, axis=1) == pytest.approx(np.ones(8), abs=SINGLE)
-    assert_same(found.features, small_result().features, terms=1, dtype=torch.float16)
+    assert result.part == ("labelled", "holdout", "unlabelled", "unlabelled", *("unlabelled",) * 3, "test")
+    assert result.truth == ("cat", "cat", None, "dog", None, None, None, "eel")
+    assert result.sources == (*(str(tmp_path / "data" / id_) for id_ in result.ids[:7]), None)  # the last has no file
+    assert result.features.dtype == np.float32
+    assert np.linalg.norm(result.features, axis=1) == pytest.approx(np.ones(8), abs=SINGLE)
+    assert_same(result.features, small_result().features, terms=1, dtype=torch.float16)
 
 
 def test_a_labelled_image_is_where_its_label_says_and_doubtful_where_the_model_disagrees(tmp_path: Path) -> None:
@@ -51,10 +51,10 @@ def test_a_labelled_image_is_where_its_label_says_and_doubtful_where_the_model_d
     elsewhere = replace(predicted, category=np.array([1, 0, 0, 1, 2, 2, 2, 2]))
     angles = np.deg2rad((88, 10, 5, 90, 180, 182, 230, 233))
     moved = replace(elsewhere, features=np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
-    found = read_result(make_run(tmp_path, moved))
-    assert found.category.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
-    assert found.certainty[0] == 1.0
-    cats = describe_categories(found)[0]
+    result = read_result(make_run(tmp_path, moved))
+    assert result.category.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
+    assert result.certainty[0] == 1.0
+    cats = describe_categories(result)[0]
     assert "cat/a.png" in cats.doubtful and "cat/b.png" not in cats.doubtful
 
 
@@ -75,9 +75,9 @@ def test_an_id_never_leads_out_of_the_data_folder(run: Path, tmp_path: Path) -> 
 
 def test_strange_file_names_come_back(tmp_path: Path) -> None:
     names = ("a\nb.png", 'c,"d".png', "caf\udce9.png", "日本.png")
-    found = small_result()
-    ids = names + found.ids[4:]
-    run = make_run(tmp_path, found=RunResult(**{**vars(found), "ids": ids, "sources": (None,) * 8}), files=False)
+    result = small_result()
+    ids = names + result.ids[4:]
+    run = make_run(tmp_path, result=RunResult(**{**vars(result), "ids": ids, "sources": (None,) * 8}), files=False)
     assert read_result(run).ids == ids
 
 
@@ -100,7 +100,7 @@ def test_no_run(tmp_path: Path) -> None:
 
 def test_no_model(run: Path) -> None:
     (run / "model" / "model.json").unlink()
-    with pytest.raises(Misuse, match=f"has no finished model yet. Finish it with: sptnet train --resume --out {run}"):
+    with pytest.raises(Misuse, match=rf"no finished model yet. Finish it with: `train\(resume=True, out='{run}'\)`"):
         read_result(run)
 
 
@@ -115,7 +115,7 @@ def test_a_damaged_description(run: Path, text: str) -> None:
 
 def test_no_predictions(run: Path) -> None:
     (run / "predictions.csv").unlink()
-    with pytest.raises(Misuse, match=r"has no predictions\.csv: it did not finish\. Finish it with: sptnet train"):
+    with pytest.raises(Misuse, match=r"has no predictions\.csv: it did not finish\. Finish it with: `train\("):
         read_result(run)
 
 
@@ -139,7 +139,7 @@ def test_damaged_predictions(run: Path, lines: list[str], why: str) -> None:
     with pytest.raises(Failure) as error:
         read_result(run)
     file = run / "predictions.csv"
-    assert str(error.value) == f"{file} is damaged ({why}). Write it again with: sptnet train --resume --out {run}"
+    assert str(error.value) == f"{file} is damaged ({why}). Write it again with: `train(resume=True, out='{run}')`"
 
 
 def test_a_run_of_an_older_version_has_no_features(run: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_run_of_an_older_version_has_no_features(run: Path) -> None:
         read_result(run)
     assert str(error.value) == (
         f"the run {run} has no features.safetensors: an older sptnet made it. "
-        f"Write it with: sptnet train --resume --out {run}"
+        f"Write it with: `train(resume=True, out='{run}')`"
     )
 
 
@@ -192,9 +192,9 @@ def test_columns_must_fit(change: dict[str, Any], message: str) -> None:
 
 
 def test_members_and_novelty() -> None:
-    found = small_result()
-    assert found.members("new-1").tolist() == [4, 5, 6, 7]
-    assert [found.is_new(name) for name in found.names] == [False, False, True, True]
+    result = small_result()
+    assert result.members("new-1").tolist() == [4, 5, 6, 7]
+    assert [result.is_new(name) for name in result.names] == [False, False, True, True]
 
 
 def test_images_are_found_by_id_and_by_path(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from sptnet.runtime.text import printable
+
 OWN_OPTIONS = {
     "data.folder": ("data", "folder"),
     "data.labels": ("labels",),
@@ -51,6 +53,9 @@ def _render(text: str, flags: Mapping[str, str]) -> str | None:
     name, equals, value = text.partition("=")
     if not _NAME.fullmatch(name):
         return None
+    opposite = f"--no-{name.replace('_', '-')}"
+    if value == "False" and opposite in flags.values():
+        return opposite
     flag = flags.get(name) or next((flags[own] for own in OWN_OPTIONS.get(name, ()) if own in flags), None)
     if flag is not None:
         return flag if not equals or value == "True" else f"{flag} {_plain(value)}"
@@ -65,7 +70,7 @@ def _plain(value: str) -> str:
         literal = ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return value
-    return shlex.quote(str(literal))
+    return printable(shlex.quote(str(literal)))
 
 
 def _command(text: str) -> str | None:

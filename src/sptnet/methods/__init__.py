@@ -1,6 +1,6 @@
-"""One file per method: what it trains, in which phases and stages, with which head and losses.
+"""The methods, one file per method: stages, phases, head and losses as plain values.
 
-A method is a value; nothing here reads images, runs a step or writes a file.
+This folder must not read images, run training steps or write files.
 """
 
 from sptnet.config import Config
@@ -24,14 +24,16 @@ NAMES = {
     "simgcd": "SimGCD",
     "sptnet": "SPTNet",
 }
-"""As they are called in a sentence."""
+"""Names of the methods in sentences."""
 
 
 def method_of(config: Config) -> Method:
+    """Return the method that the settings name."""
     if config.method not in METHODS:
         raise Misuse(f"unknown method {config.method!r}. Use one of: {', '.join(METHODS)}.")
     return METHODS[config.method]
 
 
 def stages_of(config: Config) -> list[StagePlan]:
+    """Return the training stages of the method that the settings name."""
     return method_of(config).stages(config)

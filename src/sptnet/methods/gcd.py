@@ -1,7 +1,7 @@
 """GCD (Vaze et al., CVPR 2022): contrastive fine-tuning of the last block, then semi-supervised k-means.
 
-The two contrastive losses read a wide projection; categories come from clustering the class tokens of all training
-images, labelled ones held to their class.
+The two contrastive losses use a wide projection. Categories come from clustering the class tokens of all training
+images, with labelled images fixed to their class.
 """
 
 from torch import Tensor
@@ -15,6 +15,7 @@ from sptnet.schedules import cosine_by_epoch
 
 
 def stages(config: Config) -> list[StagePlan]:
+    """Return the one stage of GCD: contrastive fine-tuning."""
     settings = config.gcd
 
     def objective(projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> ContrastiveLoss:
@@ -29,6 +30,7 @@ def stages(config: Config) -> list[StagePlan]:
 
 
 def head(config: Config, dim: int, n_categories: int) -> Head:
+    """Build a projection head for features of length `dim`."""
     return ContrastiveHead(dim, n_categories, config.head.hidden, config.head.bottleneck, config.gcd.output)
 
 

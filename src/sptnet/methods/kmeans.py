@@ -1,6 +1,6 @@
-"""K-means on the features of the pre-trained backbone: nothing is trained.
+"""K-means on the features of the pre-trained backbone, without training.
 
-Plain k-means is the floor of every table. Semi-supervised k-means holds labelled images to their class; it is the GCD
+Plain k-means is the lowest baseline. Semi-supervised k-means fixes labelled images to their class; it is the GCD
 method without its training.
 """
 
@@ -11,10 +11,12 @@ from sptnet.methods.phases import StagePlan
 
 
 def stages(config: Config) -> list[StagePlan]:
+    """Return no stages: nothing is trained."""
     return []
 
 
 def head(config: Config, dim: int, n_categories: int) -> Head:
+    """Build a head with one centroid per category for features of length `dim`."""
     return CentroidHead(dim, n_categories)
 
 

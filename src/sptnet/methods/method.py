@@ -1,4 +1,4 @@
-"""What a method is to the rest: what it trains, with which head, and how images get their category."""
+"""The interface of a method: its stages, its head, and how images get their category."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +11,12 @@ from sptnet.methods.phases import StagePlan
 
 @dataclass(frozen=True)
 class Method:
+    """A method of category discovery."""
+
     stages: Callable[[Config], list[StagePlan]]
-    """What is trained, in order; nothing for a method that only clusters."""
+    """Training stages in order; empty for a method that only clusters."""
     head: Callable[[Config, int, int], Head]
-    """From the settings, the features' length and the number of categories to the head."""
+    """Builds the head from the settings, the length of the features and the number of categories."""
     clusters: Literal["no", "plain", "semi-supervised"] = "no"
-    """`no`: the trained head decides. Otherwise the nearest centroid does, found by k-means on all training images:
-    plain on the unlabelled ones, or semi-supervised on all, labelled ones held to their class."""
+    """`no`: the trained head assigns categories. Otherwise the nearest centroid does: `plain` centroids are those of
+    k-means on the unlabelled training images, `semi-supervised` ones those of semi-supervised k-means on all."""

@@ -1,4 +1,4 @@
-"""The alternation as data: what trains, on which views, and whose turn it is."""
+"""Phases and stages as data: the parameters that train, on which views, and the order of the phases."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from sptnet.model.gcd_model import Group
 
 @dataclass(frozen=True)
 class View:
-    """One of the two draws of an image, as it is or with the prompts added."""
+    """One of the two random draws of an image, with or without the prompts."""
 
     draw: int
     prompted: bool
@@ -29,12 +29,12 @@ class Phase:
 
     @property
     def draws(self) -> int:
-        """How many draws of an image this phase needs: the second is not made for nothing."""
+        """Number of random draws per image that this phase needs: 1 or 2."""
         return 1 + max(view.draw for view in self.views)
 
     @property
     def prompted_draws(self) -> frozenset[int]:
-        """The draws whose pixels are needed in any case, because prompts are added to them."""
+        """Draws to which prompts are added; their pixels are needed even with a token bank."""
         return frozenset(view.draw for view in self.views if view.prompted)
 
 
@@ -46,22 +46,23 @@ JOINT = Phase("joint", frozenset({"prompt", "model"}), (View(0, True), View(1, T
 
 @dataclass(frozen=True)
 class Always:
-    """One phase throughout."""
+    """The same phase in all steps."""
 
     phase: Phase
 
     def at(self, epoch: int, batch: int, epochs: int, batches: int) -> Phase:
+        """Return the phase of a step."""
         return self.phase
 
 
 @dataclass(frozen=True)
 class TakeTurns:
-    """Two phases by turns of k steps.
+    """Two phases that alternate every k steps.
 
-    With `restart`, as published: every epoch begins with the first phase, and the turn passes at the batches whose
-    number, counted from one, k divides; so the first turn has k - 1 steps and the last is cut by the epoch's end.
-    Without, the count runs on through all epochs and every turn has k steps; so it does where an epoch has fewer than k
-    batches, since the second phase would never have its turn.
+    With `restart`, as in the published code, each epoch begins with the first phase, and the phase changes at the
+    batches whose number, counted from one, is a multiple of k; so the first turn has k - 1 steps, and the last one
+    ends with the epoch. Without `restart`, steps are counted through all epochs and each turn has k steps. The same
+    holds if an epoch has fewer than k batches, since the second phase would never begin.
     """
 
     first: Phase
@@ -70,19 +71,21 @@ class TakeTurns:
     restart: bool = True
 
     def restarts(self, batches: int) -> bool:
+        """Return True if each epoch of so many batches begins with the first phase."""
         return self.restart and self.k <= batches
 
     def at(self, epoch: int, batch: int, epochs: int, batches: int) -> Phase:
+        """Return the phase of a step."""
         turn = (batch + 1) // self.k if self.restarts(batches) else (epoch * batches + batch) // self.k
         return self.second if turn % 2 else self.first
 
     def check(self, epochs: int, batches: int) -> None:
-        """Refuses a training that ends before the second phase has its first turn."""
+        """Raise if the training ends before the second phase begins."""
         if not self.restarts(batches) and self.k >= epochs * batches:
             raise Misuse(
-                f"a turn has {self.k} batches (sptnet.k), but the whole training only {epochs * batches}: the "
-                f"{self.second.name}'s turn would never come. Give shorter turns, such as --set "
-                f"sptnet.k={max(1, epochs * batches // 4)}, or more sptnet.epochs."
+                f"a turn has {self.k} batches (`sptnet.k`), but the whole training only {epochs * batches}: the "
+                f"{self.second.name}'s turn would never come. Give shorter turns, such as "
+                f"`sptnet.k={max(1, epochs * batches // 4)}`, or more `sptnet.epochs`."
             )
 
 
@@ -94,31 +97,38 @@ class OneThenOther:
     second: Phase
 
     def at(self, epoch: int, batch: int, epochs: int, batches: int) -> Phase:
+        """Return the phase of a step."""
         return self.first if 2 * epoch < epochs else self.second
 
 
 Turns = Always | TakeTurns | OneThenOther
 
 LearningRate = Callable[[int, int, int, int], float]
-"""From epoch, step, number of epochs and number of steps to a learning rate; the step counts through all phases."""
+"""Learning rate as a function of epoch, step, number of epochs and number of steps; steps of all phases count."""
 
 
 @dataclass(frozen=True)
 class Optimiser:
+    """Settings of SGD for one group of parameters."""
+
     learning_rate: LearningRate
     weight_decay: float
     momentum: float
     decay_vectors: bool = False
-    """Whether biases and other vectors decay too, as in the GCD method."""
+    """Apply weight decay to biases and other vectors too, as in the GCD method."""
 
 
 class Objective(Protocol):
-    def __call__(self, projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> Loss: ...
+    """Loss of a step: projections and logits of both views, targets, a mask of labelled images, and the epoch."""
+
+    def __call__(self, projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> Loss:
+        """Compute the loss."""
+        ...
 
 
 @dataclass(frozen=True)
 class Limit:
-    """An end of a stage before its last epoch: after some minutes, or after some steps, the last of them annealed."""
+    """Early end of a stage: after some minutes, or after some steps, with the learning rate annealed at the end."""
 
     minutes: float | None = None
     steps: int | None = None
@@ -127,7 +137,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """One training run over the data: a method is a list of these."""
+    """One training stage; a method is a list of stages."""
 
     name: str
     epochs: int

@@ -1,6 +1,6 @@
-"""SimGCD (Wen et al., ICCV 2023): two raw views, the last block and the head train together.
+"""SimGCD (Wen et al., ICCV 2023): the last block and the head are trained on two views without prompts.
 
-It is a baseline of the paper, and stage 0 of SPTNet.
+SimGCD is a baseline of the SPTNet paper, and the first stage of SPTNet.
 """
 
 from torch import Tensor
@@ -15,7 +15,7 @@ from sptnet.schedules import cosine_by_epoch, teacher_temperature
 
 
 def objective(stage: StageSettings) -> Objective:
-    """The loss of SimGCD and SPTNet with the teacher's temperature of the epoch."""
+    """Return the loss of SimGCD and SPTNet, with the teacher temperature of the epoch."""
 
     def loss(projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> GcdLoss:
         temperature = teacher_temperature(stage.teacher_start, stage.teacher_end, stage.teacher_warm_up, epoch)
@@ -25,6 +25,8 @@ def objective(stage: StageSettings) -> Objective:
 
 
 def model_optimiser(stage: StageSettings, momentum: float) -> Optimiser:
+    """Return the optimiser of the last block and the head: cosine schedule per epoch."""
+
     def learning_rate(epoch: int, step: int, epochs: int, steps: int) -> float:
         return cosine_by_epoch(stage.learning_rate, stage.final_ratio, epoch, epochs)
 
@@ -32,14 +34,15 @@ def model_optimiser(stage: StageSettings, momentum: float) -> Optimiser:
 
 
 def limit(settings: TimedSettings) -> Limit:
-    """The early end that the settings of a stage ask for."""
+    """Return the early end that the settings of a stage ask for."""
     return Limit(settings.minutes, settings.max_steps, settings.anneal_steps)
 
 
 def stages(config: Config) -> list[StagePlan]:
+    """Return the one stage of SimGCD."""
     stage = config.simgcd
     if config.method == "simgcd" and config.sptnet.start_from is not None:
-        raise Misuse("SimGCD starts from the backbone, not from a run. Leave --start-from out, or train sptnet.")
+        raise Misuse("SimGCD starts from the backbone, not from a run. Leave `sptnet.start_from` out, or train sptnet.")
     return [
         StagePlan(
             name="simgcd",
@@ -53,6 +56,7 @@ def stages(config: Config) -> list[StagePlan]:
 
 
 def head(config: Config, dim: int, n_categories: int) -> Head:
+    """Build a prototype head for features of length `dim`."""
     return PrototypeHead(dim, n_categories, config.head.hidden, config.head.bottleneck)
 
 

@@ -1,4 +1,4 @@
-"""SPTNet (Wang et al., ICLR 2024): on a finished SimGCD model, prompts and model learn by turns."""
+"""SPTNet (Wang et al., ICLR 2024): prompts and model are trained alternately, starting from a SimGCD model."""
 
 from sptnet.config import Config, SptNetSettings
 from sptnet.errors import Misuse
@@ -20,7 +20,7 @@ from sptnet.schedules import warm_up_then_cosine
 
 
 def turns(settings: SptNetSettings) -> Turns:
-    """The training strategies of the paper, and two controls: frozen random prompts, and no prompts at all."""
+    """Return the order of phases of a strategy: those of the paper, and two controls, random and no prompts."""
     strategies: dict[str, Turns] = {
         "alternate": TakeTurns(PROMPT, MODEL, settings.k, restart=settings.counter == "epoch"),
         "end-to-end": Always(JOINT),
@@ -34,6 +34,8 @@ def turns(settings: SptNetSettings) -> Turns:
 
 
 def prompt_optimiser(settings: SptNetSettings, momentum: float) -> Optimiser:
+    """Return the optimiser of the prompts: warm-up, then cosine schedule per step; no weight decay."""
+
     def learning_rate(epoch: int, step: int, epochs: int, steps: int) -> float:
         return warm_up_then_cosine(settings.prompt_learning_rate, settings.prompt_warm_up, step, steps)
 
@@ -41,12 +43,13 @@ def prompt_optimiser(settings: SptNetSettings, momentum: float) -> Optimiser:
 
 
 def stages(config: Config) -> list[StagePlan]:
+    """Return the stages of SPTNet: SimGCD, unless it starts from a run, then SPTNet."""
     settings, momentum = config.sptnet, config.training.momentum
     without_prompts = settings.strategy == "fine-tune"
     if config.prompt.kind == "none" and not without_prompts:
         raise Misuse(
-            f"the strategy {settings.strategy} needs prompts, but prompt.kind is none. Choose a kind, or train "
-            "without prompts by --set sptnet.strategy=fine-tune."
+            f"the strategy {settings.strategy} needs prompts, but `prompt.kind` is none. Choose a kind, or train "
+            "without prompts by `sptnet.strategy=fine-tune`."
         )
     stage = StagePlan(
         name="sptnet",

@@ -1,4 +1,4 @@
-"""The model: prompts, then the Vision Transformer, then the head; its weights, its folder, its token bank.
+"""The model: prompts, Vision Transformer and head; its weights, its model directory and its token bank.
 
-Knows nothing of methods, losses or how it is trained.
+This folder must not know about methods, losses or training.
 """

@@ -1,4 +1,4 @@
-"""The Vision Transformer: from images to one feature each, the class token after the final norm."""
+"""The Vision Transformer backbone: one feature vector per image, the class token after the final norm."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -42,13 +42,13 @@ EMBEDDED_ARCHITECTURE: dict[str, Any] = {
     "num_heads": 3,
 }
 WAYS_OUT = (
-    "Ways out: connect to the network and try again; give a local file with --set backbone.weights=FILE; or, for small "
-    f"drawings, use the embedded backbone with --set backbone.name={EMBEDDED}."
+    "Ways out: connect to the network and try again; give a local file with `backbone.weights=FILE`; or, for small "
+    f"drawings, use the embedded backbone with `backbone.name={EMBEDDED}`."
 )
 
 
 class Backbone(nn.Module):
-    """A timm Vision Transformer reduced to its class token; everything is frozen until a phase says otherwise."""
+    """A timm Vision Transformer that returns its class token. All parameters are frozen at first."""
 
     def __init__(self, name: str, vit: Vit, pixels: PixelFormat, architecture: Mapping[str, Any] | None = None):
         super().__init__()
@@ -56,32 +56,35 @@ class Backbone(nn.Module):
         self.vit = vit
         self.pixels = pixels
         self.architecture = dict(architecture or {})
-        """Sizes that differ from those of the name."""
+        """Sizes that differ from timm's for this name."""
         self.checkpointing = False
-        """Whether blocks that a gradient goes back through are computed again on its way, instead of kept."""
+        """Use gradient checkpointing: recompute the activations of blocks in the backward pass."""
         self.requires_grad_(False)
 
     @property
     def dim(self) -> int:
+        """Length of the features."""
         return int(self.vit.embed_dim)
 
     @property
     def depth(self) -> int:
+        """Number of blocks."""
         return len(self.vit.blocks)
 
     @property
     def patch_size(self) -> int:
+        """Side of a patch in pixels."""
         return int(self.vit.patch_embed.patch_size[0])
 
     @property
     def tokens_per_view(self) -> int:
-        """Class token, registers and patches of one view."""
+        """Number of tokens per view: class token, registers and patches."""
         return int(self.vit.num_prefix_tokens) + int(self.vit.patch_embed.num_patches)
 
     def last_blocks(self, n: int) -> Iterator[nn.Parameter]:
-        """The parameters that fine-tuning trains: the last n blocks, never the final norm."""
+        """Parameters of the last n blocks, without the final norm."""
         if not 1 <= n <= self.depth:
-            raise Misuse(f"backbone.trainable_blocks must be from 1 to {self.depth} for {self.name}. Got {n}.")
+            raise Misuse(f"`backbone.trainable_blocks` must be from 1 to {self.depth} for {self.name}. Got {n}.")
         for block in cast(nn.Sequential, self.vit.blocks)[-n:]:
             yield from block.parameters()
 
@@ -90,7 +93,7 @@ class Backbone(nn.Module):
         images: Float[Tensor, "batch 3 height width"],
         tokens: Float[Tensor, "depth n dim"] | None = None,
     ) -> Float[Tensor, "batch dim"]:
-        """Class token after the final norm; `tokens` are deep prompt tokens, fresh ones for every block."""
+        """Compute the class token after the final norm; `tokens` are deep prompt tokens, n per block."""
         return self.finish(self.enter_last_block(images, tokens), tokens)
 
     def enter_last_block(
@@ -98,10 +101,11 @@ class Backbone(nn.Module):
         images: Float[Tensor, "batch 3 height width"],
         tokens: Float[Tensor, "depth n dim"] | None = None,
     ) -> Float[Tensor, "batch length dim"]:
-        """All tokens as they enter the last block: whatever fine-tuning of that block leaves unchanged."""
+        """Compute the input of the last block. Fine-tuning of the last block does not change it."""
         return self.run_to_last_block(self.embed(images), tokens)
 
     def embed(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch *patches dim"]:
+        """Compute the patch embeddings, without positions."""
         return embed_patches(self.vit, images)
 
     def with_picture(
@@ -110,20 +114,20 @@ class Backbone(nn.Module):
         images: Float[Tensor, "batch 3 height width"],
         picture: Float[Tensor, "1 3 height width"],
     ) -> Float[Tensor, "batch *patches dim"]:
-        """From the patches of images to those of the images with a picture added to each of them."""
+        """Compute the patch embeddings of `images + picture` from the patch embeddings of `images`."""
         linear = embeds_linearly(self.vit)
         return patches + embed_shift(self.vit, picture) if linear else embed_patches(self.vit, images + picture)
 
     def run_to_last_block(
         self, patches: Float[Tensor, "batch *patches dim"], tokens: Float[Tensor, "depth n dim"] | None = None
     ) -> Float[Tensor, "batch length dim"]:
-        """All blocks but the last."""
+        """Add positions and prefix tokens, then run all blocks but the last."""
         if tokens is not None:
             self.check_takes_tokens()
         vit = self.vit
         x = enter_first_block(vit, patches)
-        again = self.checkpointing and torch.is_grad_enabled()
-        run: Callable[..., Tensor] = partial(checkpoint, use_reentrant=False) if again else _call
+        recompute = self.checkpointing and torch.is_grad_enabled()
+        run: Callable[..., Tensor] = partial(checkpoint, use_reentrant=False) if recompute else _call
         for number, block in enumerate(vit.blocks[:-1]):
             if tokens is None:
                 x = run(run_block, block, x, rotary_positions(vit)[number])
@@ -134,7 +138,7 @@ class Backbone(nn.Module):
     def finish(
         self, x: Float[Tensor, "batch length dim"], tokens: Float[Tensor, "depth n dim"] | None = None
     ) -> Float[Tensor, "batch dim"]:
-        """The last block and the final norm, for the class token alone."""
+        """Run the last block and the final norm for the class token only."""
         if tokens is not None:
             self.check_takes_tokens()
             x = with_tokens(x, tokens[-1])
@@ -143,11 +147,14 @@ class Backbone(nn.Module):
         return features
 
     def check_takes_tokens(self) -> None:
-        """Rotary positions count from the first patch, so tokens set in before it would turn every patch wrongly."""
+        """Raise if the backbone cannot take deep prompt tokens.
+
+        Rotary positions are indexed from the first patch; inserted tokens would shift the positions of all patches.
+        """
         if isinstance(self.vit, Eva):
             raise Misuse(
-                f"{self.name} has rotary positions, which leave no place for deep prompt tokens (prompt.kind=vpt). "
-                "Give pixel prompts, such as --set prompt.kind=spatial+global, or a backbone such as "
+                f"{self.name} has rotary positions, which do not allow deep prompt tokens (prompt.kind=vpt). "
+                "Give pixel prompts, such as `prompt.kind=spatial+global`, or a backbone such as "
                 "vit_base_patch16_224.dino."
             )
 
@@ -161,10 +168,11 @@ def build_backbone(
     ways_out: str = WAYS_OUT,
     reading: Reading = "quick",
 ) -> Backbone:
-    """A backbone by timm name or the embedded one, with its pre-trained weights, those of a file, or none.
+    """Build a backbone by timm name, or the embedded one.
 
-    `architecture` overrules sizes that timm has for the name; there are no pre-trained weights for such a one.
-    `ways_out` is what to tell a user whose weights cannot be fetched.
+    It has pre-trained weights, those of the file `weights`, or random ones if not `pretrained`. `architecture`
+    overrides timm's sizes for the name; there are no pre-trained weights for other sizes. `ways_out` ends the error
+    message if the weights cannot be downloaded.
     """
     if name == EMBEDDED:
         pixels = PixelFormat(image_size or EMBEDDED_ARCHITECTURE["img_size"])
@@ -183,7 +191,7 @@ def build_backbone(
 
 
 def backbone_from(config: Config, world: World, ways_out: str = WAYS_OUT) -> Backbone:
-    """The backbone that the settings ask for; of several processes on a machine, the first one downloads."""
+    """Build the backbone of the settings. With several ranks per machine, local rank 0 downloads the weights first."""
     settings, reading = config.backbone, config.reading
     return world.local_rank_zero_first(
         lambda: build_backbone(settings.name, settings.weights, settings.image_size, ways_out=ways_out, reading=reading)
@@ -199,5 +207,5 @@ def _check_size(image_size: int, patch_size: int) -> None:
         below = max(1, image_size // patch_size) * patch_size
         raise Misuse(
             f"an image of {image_size} pixels cannot be cut into patches of {patch_size}. Give a multiple, such as "
-            f"--set backbone.image_size={below}."
+            f"`backbone.image_size={below}`."
         )

@@ -1,11 +1,10 @@
-"""Pixel prompts folded into the position embedding: a trained model that costs what a plain Vision Transformer costs.
+"""Fold pixel prompts into the position embedding, so that a trained model costs as much as a plain ViT.
 
-Adding the same picture to all images adds the same vectors to their patches (`vit_parts.embed_shift`), and adding a
-fixed vector to each patch is just what a position embedding does. So the shift joins it once and for all.
+Adding one picture to all images adds constant vectors to their patch embeddings (`vit.embedding.embed_shift`). These
+vectors are added to the position embedding once.
 
-Three things stay as they are. Deep prompt tokens (vpt) take part in the attention. Where a norm stands behind the
-projection the shift depends on the image, so the prompts are kept and go on being added to the pixels. And a model
-without pixel prompts has nothing to fold.
+Not folded are deep prompt tokens (vpt), which take part in the attention, and pixel prompts where the patch embedding
+has a norm after its projection: there the shift depends on the image.
 """
 
 from copy import deepcopy
@@ -20,17 +19,17 @@ from sptnet.prompts import build_prompt
 
 
 def can_fold(model: GcdModel) -> bool:
-    """Whether the model has pixel prompts, and they only shift its patches."""
+    """Return True if the model has pixel prompts that shift its patch embeddings by constants."""
     return len(model.prompt.parts) > 0 and embeds_linearly(model.backbone.vit)
 
 
 @torch.no_grad()
 def fold_prompt(model: GcdModel) -> GcdModel:
-    """A model of the same features and logits whose positions hold the pixel prompts; itself if they cannot.
+    """Return a model with equal features and logits whose position embedding contains the pixel prompts.
 
-    It shares all other weights with the model, so it takes no memory to speak of. It is there to be run: what it
-    gives with `prompted=False` is prompted all the same, and its weights do not fit a model directory where the
-    Vision Transformer had no position embedding before.
+    The same model is returned if its prompts cannot be folded. All other weights are shared with the given model.
+    The folded model is for inference: its features are prompted even with `prompted=False`, and it cannot be saved
+    as a model directory if the Vision Transformer had no position embedding before.
     """
     if not can_fold(model):
         return model
@@ -44,9 +43,9 @@ def fold_prompt(model: GcdModel) -> GcdModel:
 
 
 def shifted_positions(vit: Vit, shift: Float[Tensor, "1 *patches dim"]) -> Float[Tensor, "1 length dim"]:
-    """The position embedding with the patches' part shifted; one is made where positions were only rotary.
+    """Return the position embedding with the shift added to its patches; a new one if positions were only rotary.
 
-    Class token and registers come before the patches, unless the embedding is for patches alone.
+    Class token and registers precede the patches, unless the embedding is for patches only.
     """
     patches = shift.flatten(1, -2)
     prefix = 0 if vit.no_embed_class else int(vit.num_prefix_tokens)

@@ -1,4 +1,4 @@
-"""The whole model: prompts, then backbone, then head."""
+"""The whole model: prompts, backbone, head."""
 
 from typing import Literal
 
@@ -15,7 +15,7 @@ Group = Literal["prompt", "model"]
 
 
 class GcdModel(nn.Module):
-    """Images to (projections, logits); `prompted=False` leaves the prompts out."""
+    """Model that maps images to projections and logits; `prompted=False` leaves the prompts out."""
 
     def __init__(self, backbone: Backbone, head: Head, trainable_blocks: int = 1):
         super().__init__()
@@ -27,7 +27,7 @@ class GcdModel(nn.Module):
         self.trainable_blocks = trainable_blocks
 
     def attach_prompt(self, settings: PromptSettings, generator: Generator | None = None) -> None:
-        """Replace the prompts by fresh ones of the kind asked for."""
+        """Replace the prompts by newly initialised ones."""
         backbone, self.prompt_settings = self.backbone, settings
         size, patch = backbone.pixels.image_size, backbone.patch_size
         kind = "none" if settings.kind == "vpt" else settings.kind
@@ -44,17 +44,19 @@ class GcdModel(nn.Module):
 
     @property
     def has_prompts(self) -> bool:
+        """True if there are pixel prompts or deep prompt tokens."""
         return len(self.prompt.parts) > 0 or self.tokens is not None
 
     def with_prompt(
         self, patches: Float[Tensor, "n *patches dim"], images: Float[Tensor, "n 3 h w"]
     ) -> Float[Tensor, "n *patches dim"]:
-        """From the patches of images to those of the same images with the pixel prompts added."""
+        """Compute the patch embeddings of the prompted images from those of the images."""
         if len(self.prompt.parts) == 0:
             return patches
         return self.backbone.with_picture(patches, images, self.prompt.delta())
 
     def features(self, images: Float[Tensor, "n 3 h w"], prompted: bool = True) -> Float[Tensor, "n dim"]:
+        """Compute the features of the images: the backbone's class token."""
         if not prompted:
             features: Tensor = self.backbone(images)
             return features
@@ -65,25 +67,26 @@ class GcdModel(nn.Module):
     def finish(
         self, tokens: Float[Tensor, "n length dim"]
     ) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
-        """Projections and logits of views of which the tokens that enter the last block are known."""
+        """Compute projections and logits from the input of the last block."""
         projections, logits = self.head(self.backbone.finish(tokens))
         return projections, logits
 
     def forward(
         self, images: Float[Tensor, "n 3 h w"], prompted: bool = True
     ) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
+        """Compute projections and logits of the images."""
         projections, logits = self.head(self.features(images, prompted))
         return projections, logits
 
     def group(self, name: Group) -> list[nn.Parameter]:
-        """The two groups that phases choose between: what changes the data and what changes the model."""
+        """Parameters of one of the two groups that phases train: the prompts, or the last blocks and the head."""
         if name == "prompt":
             tokens = [] if self.tokens is None else list(self.tokens.parameters())
             return [*self.prompt.parameters(), *tokens]
         return [*self.backbone.last_blocks(self.trainable_blocks), *self.head.parameters()]
 
     def train_only(self, groups: frozenset[Group]) -> None:
-        """Exactly these groups get gradients; all else is frozen."""
+        """Enable gradients for these groups and freeze all other parameters."""
         self.requires_grad_(False)
         for name in groups:
             for parameter in self.group(name):

@@ -1,4 +1,4 @@
-"""The model directory: weights in safetensors and a `model.json` that says how to build what they fill."""
+"""The model directory: weights in safetensors, and a `model.json` that describes the model they belong to."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What is known about a trained model beside its weights."""
+    """Facts about a trained model that its weights do not contain."""
 
     categories: tuple[str, ...]
     n_known: int
@@ -34,14 +34,14 @@ class ModelCard:
 
 
 def check_replaceable(folder: Path, overwrite: bool) -> None:
-    """Refuse to replace anything but a model, and that only when asked."""
+    """Raise unless the folder is new or empty, or a model that `overwrite` allows to replace."""
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     strangers = [name for name in names if name not in (WEIGHTS, DESCRIPTION)]
     check_new_folder(folder, "a model", strangers, overwrite=overwrite)
 
 
 def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:
-    """Writes a fresh folder beside the old one and swaps, so that there is always a whole model."""
+    """Write a model directory. It is written beside the target and then renamed, so there is always a whole model."""
     backbone = model.backbone
     tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     description = {
@@ -72,17 +72,19 @@ def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:
 
 
 def find_model_folder(path: str | Path) -> Path:
-    """A model directory, or the one inside a run."""
+    """Return the model directory: the path itself, or `model` inside a run."""
     path = Path(path)
     for folder in (path, path / "model"):
         if (folder / DESCRIPTION).is_file():
             return folder
     if (path / "config.toml").is_file():
-        raise Misuse(f"the run {path} has no finished model yet. Finish it with: sptnet train --resume --out {path}")
+        command = f"`train(resume=True, out={str(path)!r})`"
+        raise Misuse(f"the run {path} has no finished model yet. Finish it with: {command}")
     raise Misuse(f"{path} is neither a run nor a model directory: there is no {DESCRIPTION}. Give the folder of a run.")
 
 
 def load_model(path: str | Path) -> tuple[GcdModel, ModelCard]:
+    """Load the model of a run or a model directory, in eval mode."""
     folder = find_model_folder(path)
     description = _description(folder / DESCRIPTION)
     try:
@@ -105,15 +107,16 @@ def load_model(path: str | Path) -> tuple[GcdModel, ModelCard]:
 
 
 def first_line(error: Exception) -> str:
+    """Return the first line of an error's message."""
     return (str(error).splitlines() or [""])[0]
 
 
 def _describe_head(head: Head) -> dict[str, Any]:
-    """The words to build it with; most heads have no lengths, and say nothing of them."""
+    """Return the arguments to build the head with; `with_lengths` is left out where it is false."""
     if isinstance(head, CentroidHead):
         return {"kind": "centroids"}
     if isinstance(head, ContrastiveHead):
-        raise Misuse("a head of projections is of no use after training. Save its classifier.")
+        raise Misuse("a contrastive head cannot be saved: it has no classifier. Save a model with a classifier.")
     lengths = {} if head.lengths is None else {"with_lengths": True}
     return {"hidden": head.hidden, "bottleneck": head.bottleneck, **lengths}
 
@@ -125,9 +128,9 @@ def _build_head(facts: dict[str, Any], dim: int, n_categories: int) -> Head:
 
 
 def _build(description: dict[str, Any]) -> tuple[GcdModel, ModelCard]:
-    """The model that a description speaks of, its weights still to be filled in."""
+    """Build the described model with random weights."""
     facts: dict[str, Any] = description["pixels"]
-    reading = facts.get("reading", "exact")  # the only way there was when models did not tell
+    reading = facts.get("reading", "exact")  # models that do not record it were trained with exact reading
     pixels = PixelFormat(
         facts["image_size"], tuple(facts["mean"]), tuple(facts["std"]), facts["interpolation"], reading
     )
@@ -154,12 +157,12 @@ def _build(description: dict[str, Any]) -> tuple[GcdModel, ModelCard]:
 def _description(path: Path) -> dict[str, Any]:
     try:
         description: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        found = description["format"]
+        file_format = description["format"]
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise Failure(f"{path} is damaged ({error}). Copy it again or train again.") from error
-    if found != FORMAT:
+    if file_format != FORMAT:
         raise Misuse(
-            f"{path} has format {found}, but this sptnet reads format {FORMAT}. "
+            f"{path} has format {file_format}, but this sptnet reads format {FORMAT}. "
             "Install the version of sptnet that wrote it, or train again."
         )
     return description

@@ -1,4 +1,4 @@
-"""Published checkpoints of SimGCD and SPTNet: read, take apart, and rebuild as a model with the same logits.
+"""Published checkpoints of SimGCD and SPTNet: read them, split them into parts, rebuild a model with equal logits.
 
 SimGCD stores Sequential(ViT, head), so names begin with `0.` and `1.`; SPTNet stores Sequential(prompts,
 Sequential(ViT, head)): `0.`, `1.0.` and `1.1.`.
@@ -18,7 +18,7 @@ from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
 from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.gcd_model import GcdModel
-from sptnet.model.weights import State, as_backbone, below, kind_of, load_weights, plain, read_weights
+from sptnet.model.weights import State, as_backbone, kind_of, load_weights, read_weights, select_prefix, strip_wrappers
 from sptnet.prompts import GlobalPrompt, SpatialPrompt
 
 TITLES = {"simgcd": "SimGCD", "sptnet": "SPTNet"}
@@ -51,7 +51,7 @@ class PublishedCheckpoint:
     prompts: State
 
     def refusal(self, reason: str) -> Misuse:
-        """The error for a checkpoint that cannot be read."""
+        """Return the error for a checkpoint that cannot be read."""
         return Misuse(
             f"{self.source} is no {TITLES[self.kind]} checkpoint that sptnet can read: {reason}. "
             "Give one as its authors' code writes it."
@@ -60,10 +60,10 @@ class PublishedCheckpoint:
 
 def read_published(file: Path | str) -> PublishedCheckpoint:
     """Read a checkpoint of SimGCD or SPTNet without running code from the file."""
-    state, source = plain({name: value.float() for name, value in read_weights(file).items()}), str(file)
+    state, source = strip_wrappers({name: value.float() for name, value in read_weights(file).items()}), str(file)
     kind = kind_of(state)
     if kind == "backbone":
-        raise Misuse(f"{source} is a backbone; give it as --set backbone.weights={source}")
+        raise Misuse(f"{source} is a backbone, not a checkpoint. Train with it: `train('RECIPE', weights={source!r})`")
     if kind == "sptnet-model":
         raise Misuse(f"{source} is a model of sptnet already. Use its folder as it is.")
     if kind == "unknown":
@@ -71,18 +71,18 @@ def read_published(file: Path | str) -> PublishedCheckpoint:
             f"{source} is neither a SimGCD nor an SPTNet checkpoint. Give one as their authors' code writes it."
         )
     prefixes = _PARTS[kind]
-    vit, head, *rest = (below(state, prefix) for prefix in prefixes)
+    vit, head, *rest = (select_prefix(state, prefix) for prefix in prefixes)
     prompts = rest[0] if rest else {}
-    found = PublishedCheckpoint(source, kind, as_backbone(vit), head, prompts)
+    checkpoint = PublishedCheckpoint(source, kind, as_backbone(vit), head, prompts)
     strays = [name for name in state if not name.startswith(prefixes)]
     if strays:
-        raise found.refusal(f"it holds {', '.join(strays[:3])} beside its parts")
-    return found
+        raise checkpoint.refusal(f"it holds {', '.join(strays[:3])} beside its parts")
+    return checkpoint
 
 
-def architecture(found: PublishedCheckpoint) -> tuple[str, dict[str, Any]]:
-    """The timm name that fits the shapes of the ViT, and the sizes that differ from those of that name."""
-    vit = found.vit
+def architecture(checkpoint: PublishedCheckpoint) -> tuple[str, dict[str, Any]]:
+    """Return the timm name that fits the shapes of the ViT, and the sizes that differ from timm's for that name."""
+    vit = checkpoint.vit
     dim, *_, patch_size = vit["patch_embed.proj.weight"].shape
     depth = len({name.split(".")[1] for name in vit if name.startswith("blocks.")})
     sizes, is_dinov2 = (dim, depth, patch_size), "blocks.0.ls1.gamma" in vit
@@ -93,76 +93,78 @@ def architecture(found: PublishedCheckpoint) -> tuple[str, dict[str, Any]]:
         return _PLAIN_VITS[sizes], {}
     if dim % 64:
         raise Misuse(
-            f"the ViT in {found.source} is {dim} wide, which does not tell the number of its heads. "
-            "Give its timm name with --backbone NAME."
+            f"the ViT in {checkpoint.source} is {dim} wide, which does not tell the number of its heads. "
+            "Give its timm name with `backbone=NAME`."
         )
     own = {"patch_size": patch_size, "embed_dim": dim, "depth": depth, "num_heads": dim // 64}
     return f"vit_base_{form}" if is_dinov2 else "vit_base_patch16_224.dino", own
 
 
 def build_published(
-    found: PublishedCheckpoint, backbone: str | None = None, image_size: int | None = None, frame_width: int = 1
+    checkpoint: PublishedCheckpoint, backbone: str | None = None, image_size: int | None = None, frame_width: int = 1
 ) -> tuple[GcdModel, PromptSettings]:
     """Build the model and its prompt settings.
 
-    Without a timm name the backbone is inferred from the shapes; without an image size, that is inferred from the
-    prompts or the positions.
+    Without the timm name `backbone`, the backbone is inferred from the shapes. Without `image_size`, the image size
+    is inferred from the prompts or the position embedding.
     """
-    prompts = _prompts(found)
-    vit = _build_backbone(found, prompts, backbone, image_size)
-    model = GcdModel(vit, _build_head(found, vit.dim))
-    settings = _settings(found, prompts, vit, frame_width)
+    prompts = _prompts(checkpoint)
+    vit = _build_backbone(checkpoint, prompts, backbone, image_size)
+    model = GcdModel(vit, _build_head(checkpoint, vit.dim))
+    settings = _settings(checkpoint, prompts, vit, frame_width)
     model.attach_prompt(settings)
     for part in model.prompt.parts:
         part.load_state_dict({"values": _values(prompts, cast(GlobalPrompt | SpatialPrompt, part))})
     return model.eval(), settings
 
 
-def _prompts(found: PublishedCheckpoint) -> dict[str, Tensor]:
-    """The four sides of the border and the image that holds the frames, without prefixes of their names."""
-    prompts = {name.rpartition(".")[2]: value for name, value in found.prompts.items()}
-    allowed = [{"patch"}, {*_PADS}, {"patch", *_PADS}] if found.kind == "sptnet" else [set()]
-    if prompts.keys() not in allowed or len(prompts) != len(found.prompts):
-        raise found.refusal(f"its prompts are {', '.join(sorted(found.prompts)) or 'missing'}")
+def _prompts(checkpoint: PublishedCheckpoint) -> dict[str, Tensor]:
+    """Return the four sides of the border and the image of the frames, without prefixes in their names."""
+    prompts = {name.rpartition(".")[2]: value for name, value in checkpoint.prompts.items()}
+    allowed = [{"patch"}, {*_PADS}, {"patch", *_PADS}] if checkpoint.kind == "sptnet" else [set()]
+    if prompts.keys() not in allowed or len(prompts) != len(checkpoint.prompts):
+        raise checkpoint.refusal(f"its prompts are {', '.join(sorted(checkpoint.prompts)) or 'missing'}")
     for name, value in prompts.items():
         if value.ndim != 4 or value.shape[:2] != (1, 3):
-            raise found.refusal(f"its prompt {name} has the shape {tuple(value.shape)}")
+            raise checkpoint.refusal(f"its prompt {name} has the shape {tuple(value.shape)}")
     return prompts
 
 
 def _build_backbone(
-    found: PublishedCheckpoint, prompts: dict[str, Tensor], name: str | None, image_size: int | None
+    checkpoint: PublishedCheckpoint, prompts: dict[str, Tensor], name: str | None, image_size: int | None
 ) -> Backbone:
-    patch, positions = found.vit.get("patch_embed.proj.weight"), found.vit.get("pos_embed")
+    patch, positions = checkpoint.vit.get("patch_embed.proj.weight"), checkpoint.vit.get("pos_embed")
     if patch is None or positions is None or (patch.ndim, positions.ndim) != (4, 3):
-        raise found.refusal("its ViT has no patches or no positions")
+        raise checkpoint.refusal("its ViT has no patches or no positions")
     patch_size = patch.shape[-1]
     widths = [prompts[part].shape[-1] for part in ("pad_up", "patch") if part in prompts]
     made_for = next((width for width in widths if width != patch_size), None)  # a shared frame fits any image
     if made_for is not None and image_size not in (None, made_for):
-        raise Misuse(f"the prompts of {found.source} are made for images of {made_for} px. Leave --image-size out.")
-    n_patches = positions.shape[1] - ("reg_token" not in found.vit)
+        raise Misuse(
+            f"the prompts of {checkpoint.source} are made for images of {made_for} px. Leave `image_size` out."
+        )
+    n_patches = positions.shape[1] - ("reg_token" not in checkpoint.vit)
     size = made_for or image_size or math.isqrt(n_patches) * patch_size
     if size % patch_size:
         raise Misuse(
-            f"images of {size} px cannot be cut into patches of {patch_size}. Give a multiple as --image-size."
+            f"images of {size} px cannot be cut into patches of {patch_size}. Give a multiple as `image_size`."
         )
     sizes: dict[str, Any] = {}
     if name is None:
-        name, sizes = architecture(found)
+        name, sizes = architecture(checkpoint)
     backbone = build_backbone(name, image_size=size, pretrained=False, architecture=sizes, reading="exact")
-    load_weights(backbone.vit, found.vit, found.source, "--backbone NAME")
+    load_weights(backbone.vit, checkpoint.vit, checkpoint.source)
     return backbone
 
 
-def _build_head(found: PublishedCheckpoint, dim: int) -> PrototypeHead:
-    state = {_WEIGHT_NORM.get(name, name): value for name, value in found.head.items()}
+def _build_head(checkpoint: PublishedCheckpoint, dim: int) -> PrototypeHead:
+    state = {_WEIGHT_NORM.get(name, name): value for name, value in checkpoint.head.items()}
     wanted = {*_MLP, "lengths", "prototypes"}
     if state.keys() != wanted:
-        raise found.refusal(f"the names of its head differ in {', '.join(sorted(state.keys() ^ wanted)[:3])}")
+        raise checkpoint.refusal(f"the names of its head differ in {', '.join(sorted(state.keys() ^ wanted)[:3])}")
     odd = [name for name, value in state.items() if value.ndim != (1 if name.endswith("bias") else 2)]
     if odd:
-        raise found.refusal(f"{odd[0]} of its head has the shape {tuple(state[odd[0]].shape)}")
+        raise checkpoint.refusal(f"{odd[0]} of its head has the shape {tuple(state[odd[0]].shape)}")
     n_categories, hidden, bottleneck = (len(state[n]) for n in ("prototypes", "mlp.0.weight", "mlp.4.weight"))
     state["lengths"] = state["lengths"].flatten()
     with_lengths = bool((state["lengths"] != 1).any())
@@ -172,13 +174,13 @@ def _build_head(found: PublishedCheckpoint, dim: int) -> PrototypeHead:
     for name, value in head.state_dict().items():
         if state[name].shape != value.shape:
             shapes = f"{tuple(state[name].shape)}, not {tuple(value.shape)}"
-            raise found.refusal(f"{name} of its head has the shape {shapes}")
+            raise checkpoint.refusal(f"{name} of its head has the shape {shapes}")
     head.load_state_dict(state)
     return head
 
 
 def _settings(
-    found: PublishedCheckpoint, prompts: dict[str, Tensor], backbone: Backbone, frame_width: int
+    checkpoint: PublishedCheckpoint, prompts: dict[str, Tensor], backbone: Backbone, frame_width: int
 ) -> PromptSettings:
     size, kinds, border, wanted = backbone.pixels.image_size, [], PromptSettings().border, {}
     if "patch" in prompts:
@@ -192,13 +194,15 @@ def _settings(
         wanted.update(zip(_PADS, sides, strict=True))
     for name, shape in wanted.items():
         if prompts[name].shape[2:] != shape:
-            raise found.refusal(f"its prompt {name} has the shape {tuple(prompts[name].shape)}, not {(1, 3, *shape)}")
+            raise checkpoint.refusal(
+                f"its prompt {name} has the shape {tuple(prompts[name].shape)}, not {(1, 3, *shape)}"
+            )
     kind = cast(Any, "+".join(kinds) or "none")
     return PromptSettings(kind=kind, width=frame_width, border=border)
 
 
 def _values(prompts: dict[str, Tensor], prompt: GlobalPrompt | SpatialPrompt) -> Float[Tensor, "..."]:
-    """Values of our prompt: the pixels on its frame, row by row. The authors' code masks all others."""
+    """Return the values of our prompt: the pixels on its frame in row-major order. The authors mask all others."""
     if isinstance(prompt, GlobalPrompt):
         up, down, left, right = (prompts[name][0] for name in _PADS)
         inside = torch.zeros(3, left.shape[1], up.shape[2] - left.shape[2] - right.shape[2])

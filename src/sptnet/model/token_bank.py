@@ -1,9 +1,9 @@
-"""The token bank: what the frozen part of the backbone makes of a view, kept on disk instead of computed again.
+"""The token bank: outputs of the frozen blocks for fixed views, stored on disk.
 
-Everything before the last block never changes, so for a given view its output is a constant. With a bank, an image
-has V fixed views instead of a fresh one at every step; the tokens that enter the last block are kept in float16 when a
-view is first met, and read ever after. What differs from training without a bank is the choice of views alone: one of V
-instead of endlessly many. Beside them the bank keeps the centre view, for the scores that a run tells on its way.
+All blocks before the last are frozen, so their output for a given view is constant. With a bank, each image has V
+fixed views instead of a new view per step. The tokens that enter the last block are stored in float16 when a view is
+first used, and read afterwards. Training with a bank differs only in the choice of views. The bank also stores the
+centre view, for the scores during training.
 """
 
 import json
@@ -23,15 +23,15 @@ from sptnet.model.backbone import Backbone
 from sptnet.runtime.files import write_text_atomically
 
 Flags = npt.NDArray[np.bool_]
-BANKS = (8, 4, 2)  # views to choose from; with a single one, the two views of a step would be the same
-DISK_SHARE = 0.5  # of the free disk, for a bank whose size is chosen
+BANKS = (8, 4, 2)  # numbers of views to choose from; with one view, the two views of a step would be equal
+DISK_SHARE = 0.5  # share of the free disk that a bank of automatic size may take
 
 
 class TokenBank:
-    """Tokens of V views and the centre view of each image in a sparse file, and a flag for each that is filled in."""
+    """Tokens of V views and the centre view per image in a sparse file, with a flag per stored view."""
 
     def __init__(self, folder: Path, n_images: int, n_views: int, length: int, dim: int, key: str):
-        """`key` names all that the tokens depend on: weights, images, views. A folder with another key is refused."""
+        """Open or create a bank. `key` identifies weights, images and views; a bank with another key is refused."""
         self._opened_with = folder, n_images, n_views, length, dim, key
         self.n_views = n_views
         rows = rows_per_image(n_views)
@@ -41,7 +41,7 @@ class TokenBank:
             if _read(header) != shape:
                 raise Misuse(
                     f"the token bank {folder} was made from other images, views or weights. "
-                    "Give another views.bank_folder, or remove that one."
+                    "Give another `views.bank_folder`, or remove that one."
                 )
         else:
             folder.mkdir(parents=True, exist_ok=True)
@@ -53,23 +53,25 @@ class TokenBank:
 
     @property
     def centre(self) -> int:
-        """The number of the centre view: the one after the V random ones."""
+        """Index of the centre view, which follows the V random views."""
         return self.n_views
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A process that is sent a bank opens the same files, instead of getting a copy of them."""
+        """Pickle the arguments only: another process opens the same files."""
         return TokenBank, self._opened_with
 
     def filled(self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"]) -> Flags:
+        """Return a boolean array of length n: True for the views that are stored."""
         return np.array(self._filled[images.numpy(), views.numpy()])
 
     def read(self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"]) -> Float16[Tensor, "n length dim"]:
+        """Read the tokens of stored views."""
         return torch.from_numpy(self._tokens[images.numpy(), views.numpy()])
 
     def write(
         self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"], tokens: Float16[Tensor, "n length dim"]
     ) -> None:
-        """The flags come last: a view that is flagged is whole, whenever the process ends."""
+        """Store the tokens of views. The flags are set last, so a flagged view is complete even after a crash."""
         self._tokens[images.numpy(), views.numpy()] = tokens.numpy()
         self._filled[images.numpy(), views.numpy()] = True
 
@@ -82,7 +84,7 @@ def rows_per_image(n_views: int) -> int:
 def _open(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> np.memmap:  # type: ignore[type-arg]
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     with path.open("ab") as file:
-        file.truncate(size)  # grows as a hole, which takes no room until it is written
+        file.truncate(size)  # a sparse file takes no disk space until it is written
     return np.memmap(path, dtype=dtype, mode="r+", shape=shape)
 
 
@@ -94,14 +96,14 @@ def _read(header: Path) -> object:
 
 
 def views_of_bank(folder: Path) -> int | None:
-    """Of the bank that is there already, if there is one."""
+    """Return the number of views of an existing bank, None if there is no bank."""
     header = folder / "bank.json"
     shape: Any = _read(header) if header.is_file() else None
     return int(shape["views"]) if shape else None
 
 
 def room_for_bank(views: ViewSettings, free: int) -> float:
-    """Bytes of a disk with so many free ones that a bank may take, if its size is to be chosen."""
+    """Return the bytes that a bank of automatic size may take on a disk with `free` bytes left."""
     return DISK_SHARE * free if views.bank_budget_gb is None else min(free, views.bank_budget_gb * 1e9)
 
 
@@ -116,12 +118,12 @@ def view_bytes(backbone: Backbone) -> int:
     return 2 * backbone.tokens_per_view * backbone.dim
 
 
-def free_disk(place: Path) -> int:
-    """Bytes left where a folder is or will be."""
-    place = place.absolute()
-    while not place.exists():
-        place = place.parent
-    return shutil.disk_usage(place).free
+def free_disk(path: Path) -> int:
+    """Return the bytes left on the disk of a folder, which need not exist yet."""
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
 
 
 def _check_space(folder: Path, size: int) -> None:
@@ -129,5 +131,5 @@ def _check_space(folder: Path, size: int) -> None:
     if size > free:
         raise Misuse(
             f"the token bank needs {size / 2**30:.1f} GiB, but {folder} has {free / 2**30:.1f} GiB left. "
-            "Give fewer views with --set views.bank=N, or another disk with --set views.bank_folder=DIR."
+            "Give fewer views with `views.bank=N`, or another disk with `views.bank_folder=DIR`."
         )

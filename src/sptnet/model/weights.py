@@ -1,14 +1,13 @@
-"""Weights of a Vision Transformer from a file: read it safely, translate its names to timm's, load it into the model.
+"""Weights files of Vision Transformers: read them safely, translate names to timm's, load them into a model.
 
-Files come from many sources: timm, DINO, DINOv2, SimGCD, SPTNet, with and without what DataParallel, FSDP and
-torch.compile add to the names.
+Supported are files of timm, DINO, DINOv2, SimGCD and SPTNet, with or without the name parts that DataParallel, FSDP
+and torch.compile add.
 """
 
 import argparse
 import math
 import pickle
 import re
-import shlex
 import warnings
 from pathlib import Path
 from typing import Any, Literal
@@ -29,23 +28,23 @@ StateKind = Literal["backbone", "simgcd", "sptnet", "sptnet-model", "unknown"]
 _NOT_WEIGHTS = (RuntimeError, EOFError, OSError, KeyError, IndexError, ValueError, TypeError, AttributeError)
 # Checkpoints that hold more than weights keep them under one of these keys; the teacher is preferred to the student.
 WRAPPERS = ("teacher", "student", "model", "state_dict")
-# Parts of a name that tell how a model was run.
-_RUN = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
-_INSIDE = ("teacher.", "student.", "backbone.")
+# Name parts that wrappers of a model add.
+_WRAPPER_PARTS = {"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+_PREFIXES = ("teacher.", "student.", "backbone.")
 _HEADS = ("head.", "fc.", "dino_head.", "ibot_head.")
 _MASKS = {"mask_token", "masked_embed"}
 _CHECKPOINTS = {"simgcd": "a SimGCD checkpoint", "sptnet": "an SPTNet checkpoint"}
 
 
 def read_weights(path: str | Path) -> State:
-    """Read a state dict from a `.safetensors` file or a pickled one without running code from the file.
+    """Read a state dict from a `.safetensors` or pickled file without running code from the file.
 
     The state dict may be inside a checkpoint; the teacher is preferred to the student.
     """
     path = Path(path)
     if not path.is_file():
         raise Misuse(f"no weights file at {path}. Give the path of a .safetensors, .pth or .pt file.")
-    state = unwrapped(_read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path))
+    state = find_state_dict(_read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path))
     if state is None:
         raise Misuse(f"{path} is not a plain state dict (name to tensor). Give the backbone's state dict alone.")
     return state
@@ -60,7 +59,7 @@ def _read_safetensors(path: Path) -> State:
 
 def _read_pickled(path: Path) -> Any:
     try:
-        # Old pickle formats load correctly but warn. Authors store their options beside the weights, as a Namespace.
+        # Old pickle formats load correctly but warn. Authors store their options with the weights, as a Namespace.
         with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals([argparse.Namespace]):
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -72,19 +71,19 @@ def _read_pickled(path: Path) -> Any:
         raise Failure(f"{path} cannot be read as weights: it is damaged or of another kind. Fetch it again.") from error
 
 
-def unwrapped(content: object) -> State | None:
-    """The state dict in the content of a checkpoint, None if there is none; the teacher's if there are two."""
+def find_state_dict(content: object) -> State | None:
+    """Return the state dict in a checkpoint, None if there is none; the teacher's if there are two."""
     if not isinstance(content, dict):
         return None
     if all(isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items()):
         return content
-    found = (unwrapped(content[key]) for key in WRAPPERS if key in content)
-    return next((state for state in found if state is not None), None)
+    inner = (find_state_dict(content[key]) for key in WRAPPERS if key in content)
+    return next((state for state in inner if state is not None), None)
 
 
 def kind_of(state: State) -> StateKind:
-    """Kind of a state dict: backbone, published checkpoint of SimGCD or SPTNet, model of this package, or unknown."""
-    names = plain(state).keys()
+    """Return the kind of a state dict: backbone, published SimGCD or SPTNet, model of this package, or unknown."""
+    names = strip_wrappers(state).keys()
     if any(name.startswith("backbone.vit.") for name in names):
         return "sptnet-model"
     if "1.0.cls_token" in names:
@@ -95,15 +94,15 @@ def kind_of(state: State) -> StateKind:
 
 
 def as_backbone(state: State) -> State:
-    """A ViT in timm's names, without projection heads and mask tokens; the teacher's if there is a student too.
+    """Translate a ViT to timm's names, without projection heads and mask tokens; the teacher's if there are two.
 
-    This needs no model, since a published checkpoint's model is built from the translated names. timm's
-    checkpoint_filter_fn needs one, and renames DINOv2 weights only where they hold a mask token.
+    No model is needed, since the model of a published checkpoint is built from the translated names. timm's
+    checkpoint_filter_fn needs one, and renames DINOv2 weights only if they contain a mask token.
     """
-    state = plain(state)
-    for prefix in _INSIDE:
+    state = strip_wrappers(state)
+    for prefix in _PREFIXES:
         if any(name.startswith(prefix) for name in state):
-            state = below(state, prefix)
+            state = select_prefix(state, prefix)
     state = {name: value for name, value in state.items() if not name.startswith(_HEADS) and name not in _MASKS}
     state = {re.sub(r"^blocks\.\d+\.(\d+)\.", r"blocks.\1.", name): value for name, value in state.items()}
     if any(".mlp.w12." in name for name in state):  # SwiGLU with gate and value in one matrix
@@ -112,18 +111,22 @@ def as_backbone(state: State) -> State:
     return _with_registers(state) if "register_tokens" in state else state
 
 
-def plain(state: State) -> State:
-    """The state dict without the parts of names that DataParallel, FSDP and torch.compile add."""
-    return {".".join(part for part in name.split(".") if part not in _RUN): value for name, value in state.items()}
+def strip_wrappers(state: State) -> State:
+    """Remove the name parts that DataParallel, FSDP and torch.compile add."""
+    stripped = {}
+    for name, value in state.items():
+        stripped[".".join(part for part in name.split(".") if part not in _WRAPPER_PARTS)] = value
+    return stripped
 
 
-def below(state: State, prefix: str) -> State:
-    """The entries whose names begin with the prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in plain(state).items() if name.startswith(prefix)}
+def select_prefix(state: State, prefix: str) -> State:
+    """Return the entries whose names begin with the prefix, with the prefix removed."""
+    stripped = strip_wrappers(state)
+    return {name.removeprefix(prefix): value for name, value in stripped.items() if name.startswith(prefix)}
 
 
 def _with_registers(state: State) -> State:
-    """Registers of DINOv2 as in timm: only patches have positions, so that of the class token is added to it."""
+    """Translate DINOv2's registers to timm's form: only patches have positions; the class token's is added to it."""
     named = {("reg_token" if name == "register_tokens" else name): value for name, value in state.items()}
     if "cls_token" in named and "pos_embed" in named:
         positions = named["pos_embed"]
@@ -132,11 +135,8 @@ def _with_registers(state: State) -> State:
     return named
 
 
-def load_weights(vit: Vit, state: State, source: str, option: str = "--set backbone.name=NAME") -> None:
-    """Load a state dict into the ViT; names are translated, and positions for another image size interpolated.
-
-    `option` is how the user gives another ViT, for the error message.
-    """
+def load_weights(vit: Vit, state: State, source: str) -> None:
+    """Load a state dict into the ViT. Names are translated, and positions for another image size interpolated."""
     _refuse_other_kinds(state, source)
     state = as_backbone({name: value.float() for name, value in state.items()})
     wanted = vit.state_dict()
@@ -144,11 +144,11 @@ def load_weights(vit: Vit, state: State, source: str, option: str = "--set backb
     missing, extra = sorted(wanted.keys() - state.keys()), sorted(state.keys() - wanted.keys())
     shape = [name for name in sorted(wanted.keys() & state.keys()) if wanted[name].shape != state[name].shape]
     if missing or extra or shape:
-        what = [f"missing {missing[:3]}"] * bool(missing) + [f"unexpected {extra[:3]}"] * bool(extra)
-        what += [f"other shape {n}: {tuple(state[n].shape)}, wanted {tuple(wanted[n].shape)}" for n in shape[:3]]
+        reasons = [f"missing {missing[:3]}"] * bool(missing) + [f"unexpected {extra[:3]}"] * bool(extra)
+        reasons += [f"other shape {n}: {tuple(state[n].shape)}, wanted {tuple(wanted[n].shape)}" for n in shape[:3]]
         raise Misuse(
-            f"{source} does not fit the backbone: {'; '.join(what)}. Give the timm name that the file was made "
-            f"for with {option}."
+            f"{source} does not fit the backbone: {'; '.join(reasons)}. Give the timm name that the file was made "
+            "for with `backbone.name=NAME`."
         )
     vit.load_state_dict(state)
 
@@ -157,18 +157,18 @@ def _refuse_other_kinds(state: State, source: str) -> None:
     kind = kind_of(state)
     if kind == "sptnet-model":
         raise Misuse(
-            f"{source} is a model of sptnet, not a backbone. Start from its folder with --start-from FOLDER instead."
+            f"{source} is a model of sptnet, not a backbone. Start from its folder with `sptnet.start_from=FOLDER`."
         )
     if kind in _CHECKPOINTS:
-        command = f"sptnet import {shlex.quote(source)} --out MODEL_DIR"
+        command = f"`import_({source!r}, out='MODEL_DIR')`"
         raise Misuse(f"{source} is {_CHECKPOINTS[kind]}, not a backbone. Turn it into a model with: {command}")
 
 
 def _resample_positions(vit: Vit, state: State) -> None:
-    """Interpolate a square grid of positions to that of the ViT; others stay, so that the error names their shape.
+    """Interpolate a square grid of positions to the ViT's grid; others are kept, so that the error names their shape.
 
-    timm's checkpoint_filter_fn fails on some of the others with an error of its own, and interpolates the patch
-    embedding too, so that a file for another patch size would load without a word.
+    timm's checkpoint_filter_fn fails on some of the others with its own error. It also interpolates the patch
+    embedding, so a file for another patch size would load silently.
     """
     ours, theirs = vit.pos_embed, state.get("pos_embed")
     if ours is None or theirs is None or theirs.shape == ours.shape:

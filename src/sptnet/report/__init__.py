@@ -1,4 +1,4 @@
 """Pages and figures about finished runs.
 
-Reads what a run left behind; trains nothing and changes no file of a run but its report.
+This folder must not train, and must not change files of a run except its report.
 """

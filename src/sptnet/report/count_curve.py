@@ -1,14 +1,17 @@
-"""The curve behind an estimated number of categories: what the page and the plot of `sptnet estimate` draw."""
+"""The curve of an estimated number of categories, as drawn by the page and by the plot of `sptnet estimate`."""
 
 from collections.abc import Mapping
 from typing import Any
 
 LINES = {"score": "score", "labelled_accuracy": "accuracy of labelled images", "silhouette": "silhouette"}
-"""Names of the lines by the key of a trial."""
+"""Names of the lines by key of a trial."""
 
 
 def curve_lines(estimate: Mapping[str, Any]) -> dict[str, list[tuple[float, float]]]:
-    """Points of every line by its name; what a trial does not have is left out. `estimate` is as in estimate.json."""
+    """Return the points (count, value) of each line by name, without missing values.
+
+    `estimate` is as in estimate.json.
+    """
     return {
         name: [(trial["n_categories"], trial[key]) for trial in estimate["curve"] if trial[key] is not None]
         for key, name in LINES.items()
@@ -16,6 +19,6 @@ def curve_lines(estimate: Mapping[str, Any]) -> dict[str, list[tuple[float, floa
 
 
 def estimate_in_words(estimate: Mapping[str, Any]) -> str:
-    """The estimate and its range."""
+    """Describe the estimate and its plausible range."""
     low, high = estimate["interval"]
     return f"{estimate['n_categories']} categories; {low} to {high} are plausible"

@@ -1,7 +1,7 @@
-"""The learned pixel prompts as pictures.
+"""Pictures of the learned pixel prompts.
 
-Prompts live in normalised pixel space, where values have no bounds. In a picture zero is middle grey; the scale is the
-same to both sides and in all channels, and reaches black and white at the 99th percentile of the prompted pixels.
+Prompts are added to normalised pixels, so their values are unbounded. In a picture zero is middle grey; the scale is
+symmetric, the same in all channels, and reaches black and white at the 99th percentile of the prompted pixels.
 """
 
 import io
@@ -28,13 +28,15 @@ COMPOSED = "composed"
 
 @dataclass(frozen=True)
 class Picture:
+    """A picture of a prompt as PNG."""
+
     title: str
     """spatial, shared, global or composed."""
     png: bytes
 
 
 def prompt_pictures(model: GcdModel) -> list[Picture]:
-    """Each part of the prompts, every one at its own scale, and all composed if there are several; [] without any."""
+    """Draw each part of the prompts at its own scale, and all composed if there are several; [] without prompts."""
     pictures = []
     for title, delta in prompt_deltas(model).items():
         stream = io.BytesIO()
@@ -45,7 +47,7 @@ def prompt_pictures(model: GcdModel) -> list[Picture]:
 
 @torch.no_grad()
 def prompt_deltas(model: GcdModel) -> dict[str, Float[Tensor, "3 height width"]]:
-    """What is added to every normalised image, by title: the parts inside the patches, the border, and all composed."""
+    """Return the values added to normalised images by title: parts inside patches, the border, and all composed."""
     parts = [cast(Prompt, part) for part in model.prompt.parts]
     inner_first = sorted(parts, key=lambda part: not isinstance(part, SpatialPrompt))
     deltas = {_title(part): part.delta()[0].float().cpu() for part in inner_first}
@@ -59,19 +61,19 @@ def _title(part: Prompt) -> str:
 
 
 def scale_of(deltas: Iterable[Float[Tensor, "3 height width"]]) -> float:
-    """The value that is drawn white: the 99th percentile of the sizes of all prompted values; 1 where all are zero."""
-    sizes = np.concatenate([delta[delta != 0].abs().numpy() for delta in deltas])
-    return float(np.percentile(sizes, PERCENTILE)) if len(sizes) else 1.0
+    """Return the value drawn as white: the 99th percentile of the non-zero magnitudes; 1 if all values are zero."""
+    magnitudes = np.concatenate([delta[delta != 0].abs().numpy() for delta in deltas])
+    return float(np.percentile(magnitudes, PERCENTILE)) if len(magnitudes) else 1.0
 
 
 def as_picture(delta: Float[Tensor, "3 height width"], scale: float) -> npt.NDArray[np.uint8]:
-    """height x width x 3: level 1 at minus the scale and below, 128 at zero, 255 at the scale and above."""
+    """Return height x width x 3 levels: 1 at minus the scale and below, 128 at zero, 255 at the scale and above."""
     levels = GREY + (GREY - 1) * np.clip(delta.permute(1, 2, 0).numpy() / scale, -1, 1)
     return np.rint(levels).astype(np.uint8)
 
 
 def enlarged(pixels: npt.NDArray[np.uint8]) -> Image.Image:
-    """By a whole factor to at least 224 pixels a side, every pixel a square."""
+    """Enlarge by a whole factor to at least 224 pixels per side, without interpolation."""
     height, width = pixels.shape[:2]
     factor = math.ceil(LEAST_SIDE / min(height, width))
     return Image.fromarray(pixels).resize((width * factor, height * factor), Image.Resampling.NEAREST)

@@ -1,4 +1,4 @@
-"""t-SNE of features: images on a plane, similar ones close to each other, the same every time."""
+"""Deterministic t-SNE of features."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,10 +9,10 @@ _COMPONENTS = 50
 _PERPLEXITY = 30.0
 
 
-def plane(features: Float[np.ndarray, "n d"], steps: int = 1000, angle: float = 0.5) -> Float[np.ndarray, "n 2"]:
-    """Positions by t-SNE after PCA; for fewer than five images, or equal ones, those of PCA.
+def embed_2d(features: Float[np.ndarray, "n d"], steps: int = 1000, angle: float = 0.5) -> Float[np.ndarray, "n 2"]:
+    """Compute 2D positions by t-SNE after PCA; by PCA only for fewer than five images, zeros for equal images.
 
-    Fewer `steps` and a wider `angle` are faster and coarser.
+    Fewer `steps` and a larger `angle` are faster and coarser.
     """
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
@@ -22,7 +22,7 @@ def plane(features: Float[np.ndarray, "n d"], steps: int = 1000, angle: float = 
     spread = float(features.std(0).max()) if n else 0.0
     if spread < 1e-6:
         return np.zeros((n, 2), dtype=np.float32)
-    # More threads would add numbers up in another order each time, and t-SNE amplifies small differences.
+    # With several threads the order of sums varies, and t-SNE amplifies small differences.
     with threadpool_limits(1):
         reduced = PCA(min(_COMPONENTS, n, d), svd_solver="full").fit_transform(features)
         if n < 5:
@@ -39,7 +39,7 @@ def plane(features: Float[np.ndarray, "n d"], steps: int = 1000, angle: float = 
 
 
 def _first_positions(reduced: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n 2"]:
-    """The first two components, small, as t-SNE prefers to begin."""
+    """Return the first two components at a small scale, as is usual for t-SNE."""
     two = np.pad(reduced[:, :2], ((0, 0), (0, max(0, 2 - reduced.shape[1]))))
     small: npt.NDArray[np.float32] = (two / two[:, 0].std() * 1e-4).astype(np.float32)
     return small

@@ -1,4 +1,4 @@
-"""Everything a run leaves behind: its folder, predictions, categories, scores, a person's edits, exports.
+"""The files of a run, read and written: run folder, predictions, categories, scores, edits, exports.
 
-Reads and writes files; knows nothing of training, and runs no model.
+This folder must not know about training, and must not run a model.
 """

@@ -1,4 +1,4 @@
-"""What each category looks like in numbers, and which of its images to look at first."""
+"""Categories of a run: names, statistics, representative and doubtful images."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,34 +18,36 @@ Floats = npt.NDArray[np.float32]
 
 
 def category_names(known_classes: tuple[str, ...], n_categories: int) -> tuple[str, ...]:
-    """Known categories keep their names; the others are new-1, new-2 and so on until someone names them."""
+    """Return the known classes, then new-1, new-2 and so on for the other categories."""
     taken = set(known_classes)
-    numbers = iter(range(1, n_categories + len(taken) + 1))
-    fresh = (f"new-{i}" for i in numbers)
-    new = [name for name in fresh if name not in taken][: n_categories - len(known_classes)]
+    candidates = (f"new-{i}" for i in range(1, n_categories + len(taken) + 1))
+    new = [name for name in candidates if name not in taken][: n_categories - len(known_classes)]
     return (*known_classes, *new)
 
 
 @dataclass(frozen=True)
 class Category:
+    """Statistics of one category."""
+
     name: str
     is_new: bool
     size: int
+    """Number of images."""
     mean_certainty: float | None
-    """None where a category has no images, as the cohesion."""
+    """None if the category has no images; so is the cohesion."""
     cohesion: float | None
-    """Mean cosine between the images and the mean direction of their category."""
+    """Mean cosine similarity between the images and the mean direction of their category."""
     nearest_known: str | None
-    """The known category, other than itself, whose mean direction is nearest."""
+    """The other known category whose mean direction is nearest."""
     representatives: tuple[str, ...]
-    """Up to 12 images of the highest certainty times cosine to the mean direction, best first."""
+    """Ids of up to 12 images with the highest certainty times cosine to the mean direction, best first."""
     doubtful: tuple[str, ...]
-    """Images of a certainty below `doubtful_below`, or not nearer by a cosine of 0.01 to their own category's mean
-    direction than to any other's; least certain first."""
+    """Ids of images with a certainty below `doubtful_below`, or whose cosine to the mean direction of their category
+    exceeds that to any other by less than 0.01; least certain first."""
 
 
 def describe_categories(result: RunResult) -> list[Category]:
-    """One entry a category in the order of the names; empty ones too. Dropped images count nowhere."""
+    """Compute one entry per category in the order of the names, empty ones included. Dropped images do not count."""
     directions = mean_directions(result)
     filled = np.bincount(result.category[result.category >= 0], minlength=len(result.names)) > 0
     limit = doubtful_below(result)
@@ -53,15 +55,18 @@ def describe_categories(result: RunResult) -> list[Category]:
 
 
 def doubtful_below(result: RunResult) -> float:
-    """A certainty of 0.5, or half of the usual one: among hundreds of categories no image is certain."""
-    sorted_by_model = [part != "labelled" for part in result.part]
-    certainty = result.certainty[sorted_by_model] if any(sorted_by_model) else result.certainty
-    usual = float(np.median(certainty)) if len(certainty) else 1.0
-    return min(DOUBTFUL_CERTAINTY, SHARE_OF_MEDIAN * usual)
+    """Return the certainty below which images are doubtful: 0.5, or half of the median if that is less.
+
+    With hundreds of categories, certainties are low throughout.
+    """
+    predicted = [part != "labelled" for part in result.part]
+    certainty = result.certainty[predicted] if any(predicted) else result.certainty
+    median = float(np.median(certainty)) if len(certainty) else 1.0
+    return min(DOUBTFUL_CERTAINTY, SHARE_OF_MEDIAN * median)
 
 
 def mean_directions(result: RunResult) -> Floats:
-    """The mean feature of each category at length one; zeros for an empty category."""
+    """Compute the normalised mean feature per category, n_categories x d; zeros for an empty category."""
     sums = np.zeros((len(result.names), result.features.shape[1]), dtype=np.float64)
     kept = result.category >= 0
     np.add.at(sums, result.category[kept], result.features[kept])
@@ -104,7 +109,7 @@ def _nearest_known(result: RunResult, index: int, directions: Floats, rivals: np
 
 
 def category_rows(categories: list[Category]) -> list[list[str]]:
-    """The table as text, for `CATEGORY_COLUMNS`."""
+    """Return the table as text, one row per category with `CATEGORY_COLUMNS`."""
     return [
         [
             category.name,

@@ -1,4 +1,4 @@
-"""Contact sheets: one picture per category with its most certain images."""
+"""Contact sheets: one picture per category that shows its most certain images."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ TILE, PER_ROW, MOST = 64, 8, 24
 
 
 def contact_sheet(image_set: ImageSet, indices: npt.NDArray[np.int64]) -> Image.Image:
-    """A grid of thumbnails."""
+    """Draw thumbnails of the images on a grid, eight per row."""
     rows = max(1, -(-len(indices) // PER_ROW))
     sheet = Image.new("RGB", (PER_ROW * (TILE + 2), rows * (TILE + 2)), "white")
     for position, index in enumerate(indices):
@@ -44,4 +44,5 @@ def write_contact_sheets(
 
 
 def safe_file_name(name: str) -> str:
+    """Replace characters that file names should not contain, and cut the name to 60 characters."""
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:60]

@@ -1,7 +1,7 @@
-"""`predictions.csv` and the features beside it: the one writer and the one reader of each.
+"""Reading and writing of `predictions.csv` and of the features of a run.
 
-A run's table has one row per image: category, new or not, certainty, part of the split, truth if known. Tables of later
-images and exports have the first four columns.
+The table of a run has one row per image: category, new or not, certainty, part of the split, truth if known. Tables of
+other images and exports have the first four columns.
 """
 
 import csv
@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float32]
 def prediction_rows(
     images: Iterable[Path | str], categories: Ids, certainty: Floats, names: tuple[str, ...], n_known: int
 ) -> Iterator[list[str]]:
-    """The first four columns per image; categories are indices into `names`, the known ones first."""
+    """Yield the first four columns per image; categories are indices into `names`, the known ones first."""
     for image, category, value in zip(images, categories, certainty, strict=True):
         yield [str(image), names[category], "yes" if category >= n_known else "no", f"{value:.4f}"]
 
@@ -81,13 +81,13 @@ def _check_rows(rows: list[dict[str, str]]) -> None:
 
 
 def write_features(path: Path, features: Float[Tensor, "n d"]) -> None:
-    """Write the features of all images in the order of the table: rows of length one, in half precision."""
+    """Write the features of all images in the order of the table, as unit rows in half precision."""
     unit = F.normalize(features.detach().float().cpu(), dim=1).half().contiguous()
     write_atomically(path, lambda part: save_file({"features": unit}, part))
 
 
 def read_features(file: Path, n: int, run: Path) -> Floats:
-    """Read the features of `n` images, n x d, rows of length one."""
+    """Read the features of `n` images, n x d with unit rows."""
     if not file.is_file():
         raise Misuse(f"the run {run} has no {file.name}: an older sptnet made it. Write it with: {_again(run)}")
     try:
@@ -104,9 +104,9 @@ def read_features(file: Path, n: int, run: Path) -> Floats:
 
 
 def damaged(file: Path, why: object, run: Path) -> Failure:
-    """The error for a file of a run that can be written again."""
+    """Return the error for a file of a run that can be written again."""
     return Failure(f"{file} is damaged ({why}). Write it again with: {_again(run)}")
 
 
 def _again(run: Path) -> str:
-    return f"sptnet train --resume --out {run}"
+    return f"`train(resume=True, out={str(run)!r})`"

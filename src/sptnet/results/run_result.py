@@ -1,4 +1,4 @@
-"""What a finished run found, read back from its directory: images, categories, certainty, features."""
+"""The result of a finished run, read from its folder: images, categories, certainty, features."""
 
 import json
 from collections.abc import Iterable
@@ -19,23 +19,24 @@ DROPPED = -1
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """Every image of a run with its category; one entry an image in every column."""
+    """The images of a run with their categories; all columns have one entry per image."""
 
     ids: tuple[str, ...]
     sources: tuple[str | None, ...]
-    """The file of each image; None where it has none, or none that is still there."""
+    """Path of each image; None if the image has no file, or its file is gone."""
     part: tuple[str, ...]
     """labelled, unlabelled, holdout or test."""
     names: tuple[str, ...]
     """Categories, the known ones first."""
     n_known: int
     category: npt.NDArray[np.int64]
-    """Index into `names`; -1 for an image that a person has dropped."""
+    """Index into `names`, of shape (n,); -1 for a dropped image."""
     certainty: npt.NDArray[np.float32]
-    """The model's, from 0 to 1; 1 where a person has labelled or moved the image."""
+    """Certainty of the model from 0 to 1, of shape (n,); 1 where a person labelled or moved the image."""
     features: npt.NDArray[np.float32]
-    """n x d, rows of length one."""
+    """n x d with unit rows."""
     truth: tuple[str | None, ...]
+    """True class of each image, None where unknown."""
 
     def __post_init__(self) -> None:
         for column in ("sources", "part", "category", "certainty", "features", "truth"):
@@ -56,17 +57,19 @@ class RunResult:
         return len(self.ids)
 
     def members(self, name: str) -> npt.NDArray[np.int64]:
-        """Positions of the images in a category."""
+        """Return the positions of the images in a category."""
         return np.flatnonzero(self.category == self.names.index(name))
 
     def is_new(self, name: str) -> bool:
+        """Return True if the category is not a known class."""
         return self.names.index(name) >= self.n_known
 
 
 def read_result(run_path: str | Path) -> RunResult:
-    """What a finished run found, before anybody edited it: labelled images are where their label says.
+    """Read the result of a finished run without its edits.
 
-    Where the model disagrees with a label, the image is near another category, which makes it doubtful.
+    Labelled images have the category of their label. If the model disagrees, the image is nearer to another category,
+    and so counts as doubtful.
     """
     run = RunFolder(run_path)
     folder = run.config().data.folder
@@ -78,14 +81,14 @@ def read_result(run_path: str | Path) -> RunResult:
         raise damaged(run.predictions_file, f"its model has no category {first_three(strangers)}", run.path)
     ids = tuple(row["image"] for row in rows)
     labelled = [row["part"] == "labelled" and row["truth"] in index for row in rows]
-    placed = [row["truth" if known else "category"] for row, known in zip(rows, labelled, strict=True)]
+    category = [row["truth" if known else "category"] for row, known in zip(rows, labelled, strict=True)]
     return RunResult(
         ids=ids,
         sources=tuple(_sources(folder, ids)),
         part=tuple(row["part"] for row in rows),
         names=names,
         n_known=n_known,
-        category=np.array([index[name] for name in placed], dtype=np.int64),
+        category=np.array([index[name] for name in category], dtype=np.int64),
         certainty=np.array(
             [1.0 if known else row["certainty"] for row, known in zip(rows, labelled, strict=True)], dtype=np.float32
         ),
@@ -95,7 +98,7 @@ def read_result(run_path: str | Path) -> RunResult:
 
 
 def _categories(description: Path) -> tuple[tuple[str, ...], int]:
-    """The names alone: no weights are read."""
+    """Read names and number of known categories from a model's description, without its weights."""
     try:
         content = json.loads(description.read_text(encoding="utf-8"))
         names, n_known = tuple(content["categories"]), content["n_known"]
@@ -107,12 +110,12 @@ def _categories(description: Path) -> tuple[tuple[str, ...], int]:
 
 
 def _sources(folder: str | None, ids: tuple[str, ...]) -> Iterable[str | None]:
-    """The file of every image that has one; an id never leads out of the data folder."""
+    """Yield the path of each image, None if it has none. Paths outside the data folder are ignored."""
     root = None if folder is None else Path(folder).absolute()
     for id_ in ids:
         inside = PurePosixPath(id_)
-        below = root is not None and "\0" not in id_ and not inside.is_absolute() and ".." not in inside.parts
-        path = root / inside if root is not None and below else None
+        is_inside = "\0" not in id_ and not inside.is_absolute() and ".." not in inside.parts
+        path = root / inside if root is not None and is_inside else None
         yield str(path) if path is not None and path.is_file() else None
 
 

@@ -1,4 +1,4 @@
-"""Scoring: one matching over all predictions of a set of images."""
+"""Scores of predictions, with one matching per set of images."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from sptnet.metrics import nmi_ari, split_accuracy
 
 
 def score(truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], n_known: int) -> dict[str, Any]:
-    """All the numbers of one set of images; empty where nobody knows the truth."""
+    """Compute all scores of n images; {} if no truth is known. `truth` is -1 where unknown."""
     known_truth = truth >= 0
     if not known_truth.any():
         return {}
@@ -33,9 +33,9 @@ def score(truth: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64], n_know
 
 
 def scored_sets(image_set: ImageSet, split: Split) -> dict[str, npt.NDArray[np.int64]]:
-    """Every set of images that is scored, under its own name: the unlabelled training images, the test images.
+    """Return the indices of each scored set by name: the unlabelled training images and the test images.
 
-    In a pile of domains, also the unlabelled images of each, and of the unseen domains each instead of all together.
+    With domains, also the unlabelled images of each domain, and the test images per domain instead of all together.
     """
     sets = {"unlabelled": split.unlabelled}
     if image_set.domains is None:
@@ -48,7 +48,7 @@ def scored_sets(image_set: ImageSet, split: Split) -> dict[str, npt.NDArray[np.i
 
 
 def score_sets(image_set: ImageSet, split: Split, predicted: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """The scores of every set, each matched on its own; `predicted` has an entry for every image of the pile."""
+    """Compute the scores of each set with its own matching; `predicted` has one entry per image."""
     scores = {}
     for name, indices in scored_sets(image_set, split).items():
         scores[name] = score(split.target[indices], predicted[indices], split.n_known)
@@ -60,7 +60,7 @@ def score_sets(image_set: ImageSet, split: Split, predicted: npt.NDArray[np.int6
 
 
 def mean_scores(scores: list[dict[str, Any]]) -> dict[str, Any]:
-    """The plain mean of each number over several sets; the images are added up."""
+    """Return the mean of each score over several sets; numbers of images are summed."""
     mean: dict[str, Any] = {}
     for key, first in scores[0].items():
         values = [one[key] for one in scores]
@@ -72,6 +72,8 @@ def mean_scores(scores: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def format_scores(scores: dict[str, Any]) -> str:
+    """Return the accuracies in per cent on one line: All, Old, New."""
+
     def percent(value: float | None) -> str:
         return "-" if value is None or value != value else f"{100 * value:.1f}"
 

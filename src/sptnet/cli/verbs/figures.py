@@ -5,8 +5,11 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli.flags import flags_of, with_flags
+
 
 def figures(
+    context: typer.Context,
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Finished runs, shown side by side.")],
     out: Annotated[Path, typer.Option(help="The folder to write PNG and PDF files in.")] = Path("figures"),
     only: Annotated[str, typer.Option(help="Some of tsne,attention,prompts,accuracy; all if not given.")] = "",
@@ -30,17 +33,17 @@ def figures(
 ) -> None:
     """Draw runs for a paper: t-SNE, attention maps, prompts, accuracy against a setting. Runs are only read."""
     from sptnet.report.figures.attention_maps import parse_patch
-    from sptnet.report.figures.write import FILES, Wishes, write_figures
+    from sptnet.report.figures.write import FILES, FigureOptions, write_figures
     from sptnet.runtime.compute import choose_compute
 
-    wishes = Wishes(
+    options = FigureOptions(
         only=[name.strip() for name in only.split(",")] if only else tuple(FILES),
         images=image or (),
         patch=None if patch is None else parse_patch(patch),
         share=share,
     )
-    written = write_figures(runs, out, wishes, choose_compute(device), overwrite)
+    written = write_figures(runs, out, options, choose_compute(device), overwrite)
     for file in written.files:
         print(file)
     for reason in written.left_out:
-        print(f"left out: {reason}")
+        print(f"left out: {with_flags(reason, flags_of(context.command))}")

@@ -1,1 +1,4 @@
-"""timm's Vision Transformers from pixels to the last block, and exact short cuts through them."""
+"""timm's Vision Transformers: building them, their patch embedding, and a last block for the class token only.
+
+This folder must not know about prompts, heads or files of a run.
+"""

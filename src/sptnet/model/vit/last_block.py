@@ -1,8 +1,8 @@
-"""The last block for the class token alone.
+"""The last block, computed for the class token only.
 
-Only that token leaves the backbone, and tokens meet nowhere but in the attention. So queries, output projection and MLP
-of all other tokens are never read: leaving them out is exact. With a single query, keys and values need not be made
-either (`mix_without_keys`), and next to nothing is left of the block.
+The backbone returns only the class token, and tokens interact only in the attention. So queries, output projection and
+MLP of all other tokens can be left out; this is exact. With a single query, keys and values need not be computed
+either (`mix_without_keys`).
 """
 
 from typing import Any, TypeGuard
@@ -19,7 +19,10 @@ from torch import Tensor, nn
 def class_token_of_block(
     block: nn.Module, x: Float[Tensor, "batch length dim"], rope: Tensor | None = None
 ) -> Float[Tensor, "batch 1 dim"]:
-    """What the block makes of the first token, given the rotary positions if it has any; other makes are run whole."""
+    """Compute the block's output for the first token; `rope` are its rotary positions, if any.
+
+    Blocks of other classes than timm's standard ones are run on all tokens.
+    """
     token: Tensor = x[:, :1]
     if is_plain(block):
         token = token + block.drop_path1(block.ls1(attend_from_first(block.attn, block.norm1(x))))
@@ -38,16 +41,18 @@ def class_token_of_block(
 def run_block(
     block: nn.Module, x: Float[Tensor, "batch length dim"], rope: Tensor | None = None
 ) -> Float[Tensor, "batch length dim"]:
-    """All tokens through a block, with rotary positions if there are any."""
+    """Run a block on all tokens, with rotary positions if any."""
     y: Tensor = block(x) if rope is None else block(x, rope=rope)
     return y
 
 
 def is_plain(block: nn.Module) -> TypeGuard[Block]:
+    """Return True for a standard block of timm's VisionTransformer."""
     return type(block) is Block and type(block.attn) is Attention and getattr(block.attn, "gate", None) is None
 
 
 def is_plain_eva(block: nn.Module) -> bool:
+    """Return True for a standard block of timm's Eva with one matrix for queries, keys and values."""
     attention: Any = getattr(block, "attn", None)
     if type(block) is not EvaBlock or type(attention) is not EvaAttention:
         return False
@@ -57,9 +62,9 @@ def is_plain_eva(block: nn.Module) -> bool:
 def attend_from_first(
     attention: Attention | EvaAttention, x: Float[Tensor, "batch length dim"], rope: Tensor | None = None
 ) -> Float[Tensor, "batch 1 dim"]:
-    """Self-attention with the first token's query only.
+    """Compute self-attention for the query of the first token.
 
-    The first token has no place in the image: its query is not rotated, nor are the keys of the other prefix tokens.
+    Prefix tokens have no position in the image, so the query and the keys of prefix tokens are not rotated.
     """
     inner = attention.proj.in_features
     weight, bias = attention.qkv.weight, qkv_bias(attention)
@@ -79,15 +84,16 @@ def mix_without_keys(
     weight: Float[Tensor, "twice dim"],
     bias: Float[Tensor, " twice"] | None,
 ) -> Float[Tensor, "batch inner"]:
-    """One query needs no key and no value of any token: products may be taken in another order.
+    """Compute the attention of a single query without keys and values, by reordering the products.
 
-    q (W x) = (q W) x, so a head's query is turned once and meets the tokens as they are; a key's bias adds the same to
-    all scores, which softmax ignores. And the shares, which add up to one, mix the tokens before W makes them a value.
+    q (W x) = (q W) x, so the query is multiplied by the key matrix once per head. The bias of the keys adds the same
+    number to all scores and is ignored by softmax. The attention weights sum to one, so tokens are averaged before
+    they are multiplied by the value matrix.
     """
     keys, values = weight.unflatten(0, (2, query.shape[1], -1)).unbind(0)
-    turned = torch.einsum("bhp,hpd->bhd", query, keys)
-    shares = (turned @ x.mT).softmax(dim=-1)
-    mixed = torch.einsum("bhd,hpd->bhp", shares @ x, values).flatten(1)
+    projected = torch.einsum("bhp,hpd->bhd", query, keys)
+    attended = (projected @ x.mT).softmax(dim=-1) @ x
+    mixed = torch.einsum("bhd,hpd->bhp", attended, values).flatten(1)
     return mixed if bias is None else mixed + bias[bias.shape[0] // 2 :]
 
 
@@ -99,7 +105,10 @@ def mix_with_keys(
     bias: Float[Tensor, " twice"] | None,
     rope: Tensor | None,
 ) -> Float[Tensor, "batch inner"]:
-    """Where every key is normed or turned by itself: keys and values of all tokens."""
+    """Compute the attention of a single query with the keys and values of all tokens.
+
+    Needed where each key is normalised or rotated.
+    """
     both = F.linear(x, weight, bias).unflatten(2, (2, attention.num_heads, -1))
     key, value = both.permute(2, 0, 3, 1, 4).unbind(0)
     key = attention.k_norm(key)
@@ -118,6 +127,7 @@ def _drops(attention: Attention | EvaAttention) -> bool:
 
 
 def qkv_bias(attention: Attention | EvaAttention) -> Tensor | None:
+    """Return the bias of queries, keys and values as one vector, None if there is none."""
     if isinstance(attention, Attention):
         bias: Tensor | None = attention.qkv.bias
         return bias

@@ -1,4 +1,4 @@
-"""Vision Transformers by timm name: those with a class token, their pre-trained weights and their pixel format."""
+"""Vision Transformers with a class token by timm name: building, pre-trained weights, pixel format."""
 
 import difflib
 import os
@@ -24,7 +24,7 @@ _MODULES = (".vision_transformer", ".deit", ".eva")
 
 
 def check_name(name: str) -> None:
-    """Raise unless timm has a Vision Transformer of that name; nothing is built for that."""
+    """Raise unless timm has a Vision Transformer of that name. No model is built."""
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):
         close = difflib.get_close_matches(architecture, timm.list_models("vit_*"), n=4, cutoff=0.4)
@@ -39,12 +39,12 @@ def check_name(name: str) -> None:
 
 
 def create_vit(name: str, image_size: int, download: bool, architecture: Mapping[str, Any], ways_out: str) -> Vit:
-    """timm's model without a classifier; `architecture` overrides its sizes and nothing else."""
+    """Build timm's model without a classifier; `architecture` may override its sizes only."""
     if not architecture.keys() <= SIZES:
         raise ValueError(f"{sorted(architecture.keys() - SIZES)} are no sizes of a ViT")
     if download:
-        _check_make(name, timm.create_model(name, num_classes=0, depth=1))  # before anything is fetched
-    source = where_weights_are(name, ways_out) if download else {}
+        _check_class_token(name, timm.create_model(name, num_classes=0, depth=1))  # before anything is downloaded
+    source = weights_overlay(name, ways_out) if download else {}
     sizes = {"num_classes": 0, "img_size": image_size, **architecture}
     try:
         vit = timm.create_model(name, pretrained=download, pretrained_cfg_overlay=source, **sizes)
@@ -52,15 +52,17 @@ def create_vit(name: str, image_size: int, download: bool, architecture: Mapping
         if not download:
             raise Misuse(f"{name} cannot be built at {image_size} px: {error}.") from error
         raise Failure(f"the weights of {name} could not be downloaded ({error}). {ways_out}") from error
-    _check_make(name, vit)
+    _check_class_token(name, vit)
     return vit
 
 
-def _check_make(name: str, vit: nn.Module) -> None:
+def _check_class_token(name: str, vit: nn.Module) -> None:
     """Raise unless the final norm is applied to a class token; some models apply it to the mean of all tokens."""
     if type(vit) not in (VisionTransformer, Eva) or vit.cls_token is None or isinstance(vit.norm, nn.Identity):
         raise _not_a_vit(name)
-    pools = ("token", "avg") if type(vit) is Eva else ("token",)  # timm's DINOv3 says avg, but is made for its token
+    pools = (
+        ("token", "avg") if type(vit) is Eva else ("token",)
+    )  # DINOv3 is avg in timm, but its class token is trained
     if vit.global_pool not in pools:
         raise _not_a_vit(name)
 
@@ -72,35 +74,35 @@ def _not_a_vit(name: str) -> Misuse:
 
 
 def pixel_format(name: str, image_size: int | None) -> PixelFormat:
-    """Image size, mean, standard deviation and interpolation that the weights were trained with."""
+    """Return image size, mean, standard deviation and interpolation that the weights were trained with."""
     cfg = timm.get_pretrained_cfg(name)
     if cfg is None:
         return PixelFormat(image_size or 224)
-    size = image_size or min(224, int(cfg.input_size[-1]))  # the paper's 224 px, also for DINOv2 made for 518
+    size = image_size or min(224, int(cfg.input_size[-1]))  # the paper's 224 px, also for DINOv2 trained at 518
     return PixelFormat(size, tuple(cfg.mean), tuple(cfg.std), cfg.interpolation)
 
 
-def where_weights_are(name: str, ways_out: str) -> dict[str, Any]:
-    """Overlay of timm's pretrained_cfg: the cached file, or nothing, with which timm downloads the weights.
+def weights_overlay(name: str, ways_out: str) -> dict[str, Any]:
+    """Return an overlay for timm's pretrained_cfg: the cached file, or {}, with which timm downloads the weights.
 
-    The client of the hub asks the network even for cached files, and retries for minutes without one.
+    The hub's client sends requests even for cached files, and retries for minutes without a network.
     """
     cfg = timm.get_pretrained_cfg(name)
     hub_id = getattr(cfg, "hf_hub_id", None)
     if not hub_id:
         return {}
     for file in FILES:
-        kept = try_to_load_from_cache(hub_id, file)
-        if isinstance(kept, str):
-            return {"file": kept, "custom_load": False}  # hub files are plain state dicts
-    if not hub_answers():
+        cached = try_to_load_from_cache(hub_id, file)
+        if isinstance(cached, str):
+            return {"file": cached, "custom_load": False}  # hub files are plain state dicts
+    if not hub_is_reachable():
         raise Failure(f"the weights of {name} could not be downloaded. {ways_out}")
-    say(f"fetching the weights of {name}; they are kept for the next time")
+    say(f"downloading the weights of {name}; they are cached for the next time")
     return {}
 
 
-def hub_answers(seconds: float = 5.0) -> bool:
-    """True if the hub can be reached; also behind a proxy, where only a download can tell."""
+def hub_is_reachable(seconds: float = 5.0) -> bool:
+    """Return True if the hub accepts connections, or if there is a proxy, where only a download can tell."""
     if constants.HF_HUB_OFFLINE:
         return False
     if any(os.environ.get(key) for key in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):

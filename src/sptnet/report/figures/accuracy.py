@@ -1,4 +1,4 @@
-"""Accuracy against the one setting in which runs differ; runs that differ only in their seed are averaged."""
+"""Accuracy against the one setting in which runs differ, averaged over runs that differ only in their seed."""
 
 import math
 import statistics
@@ -22,11 +22,12 @@ AXES = {
 }
 LINES = {"all": ("All", "black", "o"), "old": ("Old", "#0072b2", "s"), "new": ("New", "#d55e00", "^")}
 SCORED = "unlabelled"
-WIDE = 8
-"""From this ratio of the largest to the smallest value on, the axis is logarithmic."""
+LOG_SCALE_RATIO = 8
+"""The axis is logarithmic if the largest value is at least this many times the smallest."""
 
 
 def draw_accuracy(runs: Sequence[ChosenRun]) -> Drawn:
+    """Draw the accuracy of the runs against the setting in which they differ."""
     scores: dict[ChosenRun, dict[str, Any]] = {}
     left_out = []
     for run in runs:
@@ -52,17 +53,17 @@ def draw_accuracy(runs: Sequence[ChosenRun]) -> Drawn:
 
 
 def _scores(run: ChosenRun) -> dict[str, Any]:
-    found: dict[str, Any] | None = run.folder.facts().get("scores", {}).get(SCORED)
-    if not found:
+    scores: dict[str, Any] | None = run.folder.facts().get("scores", {}).get(SCORED)
+    if not scores:
         raise Misuse(
             "run.json holds no scores of its unlabelled images. Finish the run, or give one of which the truth "
             "is known."
         )
-    return found
+    return scores
 
 
 def _why_not(scored: Sequence[ChosenRun], differing: dict[str, list[Any]]) -> str:
-    """Nothing where there is one setting to draw accuracy against."""
+    """Return the reason why there is no single setting to draw accuracy against; "" if there is one."""
     if len(scored) < 2:
         return "it takes two runs or more that were scored."
     if not differing:
@@ -74,8 +75,8 @@ def _why_not(scored: Sequence[ChosenRun], differing: dict[str, list[Any]]) -> st
     return ""
 
 
-def spread(values: Sequence[float | None]) -> tuple[float, float]:
-    """Mean and sample deviation in per cent; nan where an accuracy does not exist, no deviation of a single value."""
+def mean_and_deviation(values: Sequence[float | None]) -> tuple[float, float]:
+    """Return mean and sample standard deviation in per cent: nan if a value is missing; deviation 0 of one value."""
     numbers = [100 * value for value in values if value is not None]
     if len(numbers) < len(values):
         return math.nan, math.nan
@@ -83,21 +84,19 @@ def spread(values: Sequence[float | None]) -> tuple[float, float]:
 
 
 def plot(setting: str, points: dict[float, list[dict[str, Any]]]) -> Figure:
-    """All, Old and New over the values of the setting, bars one deviation to each side."""
+    """Plot All, Old and New over the values of the setting, with error bars of one standard deviation."""
     figure = Figure(figsize=(3.4, 2.5), layout="constrained")
     axes = figure.add_subplot()
-    places = list(points)
+    x = list(points)
     for key, (name, colour, marker) in LINES.items():
-        spreads = [spread([score[key] for score in scores]) for scores in points.values()]
-        means, deviations = zip(*spreads, strict=True)
+        statistics_of_points = [mean_and_deviation([score[key] for score in scores]) for scores in points.values()]
+        means, deviations = zip(*statistics_of_points, strict=True)
         bars = deviations if any(len(scores) > 1 for scores in points.values()) else None
-        axes.errorbar(
-            places, means, bars, label=name, color=colour, marker=marker, markersize=4, linewidth=1.2, capsize=2
-        )
-    if min(places) > 0 and max(places) >= WIDE * min(places):
+        axes.errorbar(x, means, bars, label=name, color=colour, marker=marker, markersize=4, linewidth=1.2, capsize=2)
+    if min(x) > 0 and max(x) >= LOG_SCALE_RATIO * min(x):
         axes.set_xscale("log")
         axes.minorticks_off()
-    axes.set_xticks(places, [f"{place:g}" for place in places])
+    axes.set_xticks(x, [f"{value:g}" for value in x])
     axes.set_xlabel(AXES[setting])
     axes.set_ylabel("accuracy of unlabelled images (%)")
     axes.grid(axis="y", color="0.9", linewidth=0.6)

@@ -1,4 +1,4 @@
-"""The runs that figures are made of, each with a short name of its own."""
+"""The runs that figures are made of, each with a short label."""
 
 import json
 from collections.abc import Sequence
@@ -13,26 +13,29 @@ from sptnet.runtime.text import printable
 
 @dataclass(frozen=True, eq=False)
 class ChosenRun:
+    """A run with its settings, and the label that figures show."""
+
     label: str
     folder: RunFolder
     config: Config
 
     @property
     def path(self) -> Path:
+        """Path of the run folder."""
         return self.folder.path
 
     def known_classes(self) -> tuple[str, ...]:
+        """Read the known classes from the split file."""
         file: Path = self.folder.split_file
         try:
             return tuple(json.loads(file.read_text(encoding="utf-8", errors="surrogatepass"))["known_classes"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise Failure(
-                f"{file} is missing or damaged ({error}). Write it again with: sptnet train --resume --out {self.path}"
-            ) from error
+            command = f"`train(resume=True, out={str(self.path)!r})`"
+            raise Failure(f"{file} is missing or damaged ({error}). Write it again with: {command}") from error
 
 
 def choose_runs(paths: Sequence[Path]) -> list[ChosenRun]:
-    """Reads the settings of every run; a folder that is none, or is given twice, is refused."""
+    """Read the settings of each run. Folders that are no run, or are given twice, are refused."""
     whole = [path.resolve() for path in paths]
     for path, real in zip(paths, whole, strict=True):
         if whole.count(real) > 1:
@@ -45,7 +48,7 @@ def choose_runs(paths: Sequence[Path]) -> list[ChosenRun]:
 
 
 def labels_of(paths: Sequence[Path]) -> list[str]:
-    """For every path the part in which it differs from the others: seed-0/simgcd and seed-0/sptnet give the last."""
+    """Return the part in which each path differs from the others: seed-0/a, seed-0/b give a, b."""
     parts = [path.parts for path in paths]
     shortest = min(len(each) for each in parts)
     if len(paths) == 1:

@@ -1,4 +1,4 @@
-"""The curve of an estimated number of categories as a picture."""
+"""Plot of the curve of an estimated number of categories."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -10,14 +10,14 @@ from sptnet.runtime.files import check_new_file
 
 
 def check_picture_name(path: Path) -> None:
-    """Refuses what cannot be written before anything long is begun."""
+    """Raise if the plot cannot be written to this path; called before the estimate, which takes long."""
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise Misuse(f"{path} is not the name of a picture. Give a file that ends in .png, .pdf or .svg.")
     check_new_file(path, "plot")
 
 
 def plot_count(estimate: CountEstimate, path: Path, n_known: int, truth: int | None = None) -> None:
-    """Accuracy, silhouette and score over the counts tried; the estimate, its interval and what is known marked."""
+    """Plot accuracy, silhouette and score over the counts, with the estimate, its interval and the known classes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.0, 4.2), layout="constrained")

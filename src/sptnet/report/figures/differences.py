@@ -1,4 +1,4 @@
-"""In which settings runs differ, what cannot matter left aside."""
+"""Settings in which runs differ, without those that cannot affect accuracy."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from sptnet.report.figures.chosen_runs import ChosenRun
 
 KNOWN_CLASSES = "data.known_classes"
-NO_MATTER = {
+IGNORED = {
     "seed",
     "device",
     "data.folder",
@@ -21,8 +21,8 @@ NO_MATTER = {
 
 
 def settings_of(run: ChosenRun) -> dict[str, Any]:
-    """Every setting under its full name, such as prompt.width."""
-    return {key: value for key, value in _flat(run.config.model_dump(), "") if key not in NO_MATTER}
+    """Return the settings of a run by full name, such as prompt.width."""
+    return {key: value for key, value in _flat(run.config.model_dump(), "") if key not in IGNORED}
 
 
 def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -34,14 +34,14 @@ def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def differing_settings(runs: Sequence[ChosenRun]) -> dict[str, list[Any]]:
-    """The settings in which the runs differ, with the value of each run.
+    """Return the settings in which the runs differ, with the value of each run.
 
-    Known classes count as their number, or by their names where all runs know as many; however the settings put it.
+    Known classes are compared by number, or by name if all runs have the same number, however the settings give them.
     """
     columns = [settings_of(run) for run in runs]
     known = [sorted(run.known_classes()) for run in runs]
     numbers = {len(names) for names in known}
     for column, names in zip(columns, known, strict=True):
         column[KNOWN_CLASSES] = names if len(numbers) == 1 else len(names)
-    every = {key: [column[key] for column in columns] for key in columns[0]}
-    return {key: values for key, values in every.items() if any(value != values[0] for value in values)}
+    by_setting = {key: [column[key] for column in columns] for key in columns[0]}
+    return {key: values for key, values in by_setting.items() if any(value != values[0] for value in values)}

@@ -1,4 +1,4 @@
-"""Points in the plane, a panel a run: colours for classes, discs for known ones, triangles for new ones."""
+"""Scatter plots, one panel per run: one colour per class, discs for known classes, triangles for new ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,53 +14,56 @@ from sptnet.report.figures.canvas import PAGE_WIDTH, short
 
 Positions = npt.NDArray[np.float32]
 
-ABREAST, LARGEST_SIDE = 3, 3.0
+PANELS_PER_ROW, LARGEST_SIDE = 3, 3.0
 LINE, DOT, LETTER = 0.17, 0.35, 0.06
-"""Inches: height of a line of text; in the legend, room of a marker and width of a letter."""
+"""In inches: height of a line of text; in the legend, width of a marker and of a letter."""
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
+    """The points of one run."""
+
     label: str
     names: list[str]
-    """The class of every point."""
+    """Class of each point."""
     known: frozenset[str]
     by_truth: bool
-    """Whether all classes are true ones; otherwise some are categories, which mean something in their own run only."""
+    """True if all classes are true ones; otherwise some are categories, which differ from run to run."""
     points: Positions
+    """Positions, n x 2."""
 
     @property
     def legend(self) -> list[tuple[str, bool]]:
-        """The classes, known ones first, and whether each is known."""
+        """Classes, known ones first, each with True if it is known."""
         classes = [(name, name in self.known) for name in sorted(set(self.names))]
         return sorted(classes, key=lambda entry: not entry[1])
 
 
 def plot(panels: Sequence[Panel], note: str) -> Figure:
-    """All panels with one legend where classes are the same in all of them, else each with its own."""
-    abreast = min(ABREAST, len(panels))
-    lines = -(-len(panels) // abreast)
-    side = min(LARGEST_SIDE, PAGE_WIDTH / abreast)
+    """Draw all panels, with a shared legend if all have the same true classes, else with one legend each."""
+    per_row = min(PANELS_PER_ROW, len(panels))
+    n_rows = -(-len(panels) // per_row)
+    side = min(LARGEST_SIDE, PAGE_WIDTH / per_row)
     legends = [panel.legend for panel in panels]
-    alike = all(panel.by_truth for panel in panels) and all(legend == legends[0] for legend in legends)
-    columns = min(n_columns([name for name, _ in legend], abreast * side if alike else side) for legend in legends)
+    shared = all(panel.by_truth for panel in panels) and all(legend == legends[0] for legend in legends)
+    columns = min(n_columns([name for name, _ in legend], per_row * side if shared else side) for legend in legends)
     legend_height = LINE * (2 + max(-(-len(legend) // columns) for legend in legends))
-    height = lines * (side + LINE) + legend_height * (1 if alike else lines)
-    figure = Figure(figsize=(abreast * side, height), layout="constrained")
-    grid = figure.subplots(lines, abreast, squeeze=False).flatten()
+    height = n_rows * (side + LINE) + legend_height * (1 if shared else n_rows)
+    figure = Figure(figsize=(per_row * side, height), layout="constrained")
+    grid = figure.subplots(n_rows, per_row, squeeze=False).flatten()
     for axes, panel in zip(grid, panels, strict=False):
         dots = _scatter(axes, panel)
-        if not alike:
+        if not shared:
             _legend(axes, panel, dots, note, columns, loc="upper center", bbox_to_anchor=(0.5, 0))
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
-    if alike:
+    if shared:
         _legend(figure, panels[-1], dots, note, columns, loc="outside lower center")
     return figure
 
 
 def n_columns(names: Sequence[str], width: float) -> int:
-    """How many names stand in a line of a legend of that width in inches: one at least, and five at most."""
+    """Return the number of columns, 1 to 5, of a legend of that width in inches."""
     longest = max(len(short(name)) for name in names)
     return min(5, len(names), max(1, int(width / (DOT + LETTER * longest))))
 
@@ -87,17 +90,20 @@ def _scatter(axes: Axes, panel: Panel) -> list[Any]:
     ]
 
 
-def _legend(where: Axes | Figure, panel: Panel, dots: list[Any], note: str, columns: int, **place: Any) -> None:
-    """Line by line. Names stand as they are: a legend of its own drops those with _ in front, and takes $ for maths."""
+def _legend(parent: Axes | Figure, panel: Panel, dots: list[Any], note: str, columns: int, **position: Any) -> None:
+    """Add a legend filled row by row.
+
+    Names are set afterwards: matplotlib's legend drops names that begin with _, and reads $ as mathematics.
+    """
     by_line = [i for column in range(columns) for i in range(column, len(dots), columns)]
-    legend = where.legend(
+    legend = parent.legend(
         [dots[i] for i in by_line],
         [str(i) for i in by_line],
         ncols=columns,
         title=note,
         markerscale=2,
         handletextpad=0.2,
-        **place,
+        **position,
     )
     for text, i in zip(legend.get_texts(), by_line, strict=True):
         text.set_parse_math(False)

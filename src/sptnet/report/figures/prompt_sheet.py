@@ -1,4 +1,4 @@
-"""The learned prompts of every run, all at one scale, so that strong and weak ones can be told apart."""
+"""The learned prompts of all runs at one scale, so that their strengths can be compared."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ WANTED_PIXELS = 450
 
 
 def draw_prompts(runs: Sequence[ChosenRun]) -> Drawn:
-    """Run by run the parts of its prompts, and all composed."""
+    """Draw the parts of the prompts of each run, and all composed."""
     deltas: dict[str, dict[str, Float[Tensor, "3 height width"]]] = {}
     left_out = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""Which images a figure shows: those asked for, or a few of different classes."""
+"""Images that a figure shows: those asked for, or a few of different classes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,41 +16,44 @@ N_SAMPLES = 3
 
 @dataclass(frozen=True, eq=False)
 class Samples:
+    """Images of a figure."""
+
     sources: list[ImageSource]
     problems: list[str]
-    """Why the images of some runs could not be looked through."""
+    """Reasons why the images of some runs could not be read."""
 
 
 def find_samples(runs: Sequence[ChosenRun], asked: Sequence[str]) -> Samples:
-    """The images asked for, each from the first run that has it; else a few of the first run that can be read.
+    """Return the images asked for by id, each from the first run that has it; else a few of the first readable run.
 
-    None where no run's images can be read.
+    `sources` is empty if no run's images can be read.
     """
     problems: list[str] = []
-    image_sets = _piles(runs, problems)
+    image_sets = _image_sets(runs, problems)
     first = next(image_sets, None)
     if first is None:
         return Samples([], problems)
     if not asked:
-        chosen = pick(first)
+        chosen = choose_samples(first)
         if not chosen:
             problems.append(f"no image of {printable(first.name)} can be read. Repair them, or give a run of others.")
         return Samples([first.sources[i] for i in chosen], problems)
-    found: dict[str, ImageSource] = {}
+    source_of: dict[str, ImageSource] = {}
     for image_set in (first, *image_sets):
-        wanted = set(asked) - found.keys()
-        found |= {id_: source for id_, source in zip(image_set.ids, image_set.sources, strict=True) if id_ in wanted}
-    missing = [printable(id_) for id_ in asked if id_ not in found]
+        wanted = set(asked) - source_of.keys()
+        by_id = zip(image_set.ids, image_set.sources, strict=True)
+        source_of |= {id_: source for id_, source in by_id if id_ in wanted}
+    missing = [printable(id_) for id_ in asked if id_ not in source_of]
     if missing:
         raise Misuse(
             f"there is no image {first_three(missing)} in the runs{''.join(f' ({problem})' for problem in problems)}. "
-            f"Give ids as in the first column of predictions.csv, such as --image {printable(first.ids[0])}."
+            f"Give ids as in the first column of predictions.csv, such as `image={printable(first.ids[0])!r}`."
         )
-    return Samples([found[id_] for id_ in asked], problems)
+    return Samples([source_of[id_] for id_ in asked], problems)
 
 
-def _piles(runs: Sequence[ChosenRun], problems: list[str]) -> Iterator[ImageSet]:
-    """The images of every run, the same ones once."""
+def _image_sets(runs: Sequence[ChosenRun], problems: list[str]) -> Iterator[ImageSet]:
+    """Yield the images of each run; runs of the same data count once."""
     seen = []
     for run in runs:
         if run.config.data in seen:
@@ -64,14 +67,14 @@ def _piles(runs: Sequence[ChosenRun], problems: list[str]) -> Iterator[ImageSet]
         yield image_set
 
 
-def pick(image_set: ImageSet, n: int = N_SAMPLES) -> list[int]:
-    """A few readable images by a fixed draw, of different classes where known; test images only if need be."""
-    draw = sorted(
+def choose_samples(image_set: ImageSet, n: int = N_SAMPLES) -> list[int]:
+    """Choose n readable images in a fixed random order, of different classes if known; test images come last."""
+    order = sorted(
         range(len(image_set)), key=lambda i: (bool(image_set.test[i]), seed_of("figures", ascii(image_set.ids[i])))
     )
     chosen: list[int] = []
     taken: set[int] = set()
-    for i in draw:
+    for i in order:
         label = int(image_set.labels[i])
         if len(chosen) == n:
             break
@@ -82,7 +85,7 @@ def pick(image_set: ImageSet, n: int = N_SAMPLES) -> list[int]:
 
 
 def _readable(source: ImageSource) -> bool:
-    """A run skips images that cannot be read, and so do its figures."""
+    """Return False for an image that cannot be read, which runs skip too."""
     try:
         read_image(source)
     except UnreadableImage:

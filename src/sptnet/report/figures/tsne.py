@@ -1,4 +1,4 @@
-"""t-SNE of the features of runs: a panel a run, the same images in each."""
+"""t-SNE of the features of runs: one panel per run, with the same images in each."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -8,7 +8,7 @@ from sptnet.errors import SptnetError
 from sptnet.report.figures.canvas import Drawn
 from sptnet.report.figures.chosen_runs import ChosenRun
 from sptnet.report.figures.panels import Panel, plot
-from sptnet.report.tsne import plane
+from sptnet.report.tsne import embed_2d
 from sptnet.results.edits.log import current
 from sptnet.results.run_result import DROPPED, RunResult
 from sptnet.runtime.progress import tracker
@@ -20,22 +20,26 @@ MARKS = "● known classes   ▲ new classes"
 
 @dataclass(frozen=True, eq=False)
 class Coloured:
-    """What a run found, and the class that each of its images is coloured by."""
+    """The result of a run, and the class by which each of its images is coloured."""
 
     label: str
     result: RunResult
     names: dict[str, str]
-    """By id: the truth where it is known, else the category; images that a person dropped are not in it."""
+    """Class by id: the truth if known, else the category; without dropped images."""
     known: frozenset[str]
 
     def panel(self, ids: Sequence[str]) -> Panel:
+        """Compute the panel of these images."""
         row = {id_: i for i, id_ in enumerate(self.result.ids)}
         rows = [row[id_] for id_ in ids]
         by_truth = all(self.result.truth[i] is not None for i in rows)
-        return Panel(self.label, [self.names[i] for i in ids], self.known, by_truth, plane(self.result.features[rows]))
+        return Panel(
+            self.label, [self.names[i] for i in ids], self.known, by_truth, embed_2d(self.result.features[rows])
+        )
 
 
 def draw_tsne(runs: Sequence[ChosenRun]) -> Drawn:
+    """Draw the t-SNE of all runs for the images that they have in common."""
     coloured, left_out = [], []
     for run in runs:
         try:
@@ -52,8 +56,8 @@ def draw_tsne(runs: Sequence[ChosenRun]) -> Drawn:
         )
         return Drawn(left_out=[*left_out, f"tsne: {reason}"])
     ids = choose_images(shared, first.known)
-    shown, there = len({shared[id_] for id_ in ids}), len(set(shared.values()))
-    note = MARKS if shown == there else f"{MARKS} ({shown} of {there} classes)"
+    n_shown, n_classes = len({shared[id_] for id_ in ids}), len(set(shared.values()))
+    note = MARKS if n_shown == n_classes else f"{MARKS} ({n_shown} of {n_classes} classes)"
     track: Callable[..., Iterable[Coloured]] = tracker("t-SNE")
     panels = [each.panel(ids) for each in track(coloured, total=len(coloured))]
     return Drawn({"tsne": plot(panels, note)}, left_out)
@@ -70,7 +74,7 @@ def _colour(run: ChosenRun) -> Coloured:
 
 
 def choose_images(names: dict[str, str], known: frozenset[str]) -> list[str]:
-    """At most 2000 images by a fixed draw, of at most 20 classes: the largest, known and new ones in equal number."""
+    """Choose at most 2000 images, by a fixed random draw, of the 20 largest classes: as many known as new ones."""
     sizes = Counter(names.values())
     by_size = sorted(sizes, key=lambda name: (-sizes[name], name))
     old, new = [name for name in by_size if name in known], [name for name in by_size if name not in known]

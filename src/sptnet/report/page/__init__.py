@@ -1,1 +1,4 @@
-"""`report.html`: one file about a finished run, with its pictures, a map, the evidence, and a place to correct it."""
+"""`report.html`: one page about a finished run, with pictures, a map, charts, and editing of categories.
+
+This folder must not know about the paper's figures.
+"""

@@ -1,4 +1,4 @@
-"""The attention of a few images, packed small: of every weight only the tenth of the patches it belongs to."""
+"""Attention of a few images for the page. Each weight is stored as its decile among the patches."""
 
 import base64
 import io
@@ -18,9 +18,9 @@ MOST_BYTES = 4_000_000
 
 
 def tenths(weights: Float[np.ndarray, "*rows patches"]) -> UInt8[np.ndarray, "*rows patches"]:
-    """0 for the tenth of the patches that is attended most, 9 for the tenth attended least; of equal ones the earlier.
+    """Return the decile of each weight in its row: 0 for the largest tenth, 9 for the smallest; ties by position.
 
-    So the top 10 % are the zeros and the top 60 % all below 6, both rounded up to whole patches.
+    The top 10 % are the zeros, and the top 60 % all values below 6, both rounded up to whole patches.
     """
     n = weights.shape[-1]
     order = np.argsort(-weights, axis=-1, kind="stable")
@@ -31,25 +31,25 @@ def tenths(weights: Float[np.ndarray, "*rows patches"]) -> UInt8[np.ndarray, "*r
 
 
 def packed(values: UInt8[np.ndarray, "..."]) -> str:
-    """Two numbers a byte, the first in its upper half, compressed, as base64."""
+    """Pack two values per byte, the first in the upper half; compress with zlib and encode as base64."""
     flat = values.reshape(-1)
     even = np.pad(flat, (0, len(flat) % 2))
     return base64.b64encode(zlib.compress((even[0::2] << 4 | even[1::2]).tobytes(), 9)).decode()
 
 
-def gaze_data(
+def attention_data(
     views: Sequence[tuple[str, Sequence[AttentionMaps]]], images: Sequence[int], most: int = MOST_BYTES
 ) -> Any:
-    """For the page: per image its picture and, by name of the view ("with prompts"), the packed tenths of each head.
+    """Return one entry per image: its picture and, per view such as "with prompts", the packed deciles of all heads.
 
-    If all together would be too large, fewer images come, or one with the rows of the class token alone.
+    If all entries are too large, there are fewer images; if one is, all images with the class token's rows only.
     """
-    whole = [_entry(views, number, image, None) for number, image in enumerate(images)]
-    while len(whole) > 1 and _size(whole) > most:
-        whole.pop()
-    if _size(whole) > most:
+    entries = [_entry(views, number, image, None) for number, image in enumerate(images)]
+    while len(entries) > 1 and _size(entries) > most:
+        entries.pop()
+    if _size(entries) > most:
         return [_entry(views, number, image, 1) for number, image in enumerate(images)]
-    return whole
+    return entries
 
 
 def _entry(
@@ -62,7 +62,7 @@ def _entry(
         "grid": first.grid,
         "heads": first.heads.shape[0],
         "rows": first.heads.shape[1] if rows is None else rows,
-        "views": [{"name": name, "tenths": packed(tenths(found[number].heads[:, :rows]))} for name, found in views],
+        "views": [{"name": name, "tenths": packed(tenths(maps[number].heads[:, :rows]))} for name, maps in views],
     }
 
 

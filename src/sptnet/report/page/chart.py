@@ -1,4 +1,4 @@
-"""A line chart as inline SVG that takes its colours from the page."""
+"""Line charts as inline SVG, with colours from the page's style sheet."""
 
 import math
 from collections.abc import Sequence
@@ -14,28 +14,34 @@ MOST_MARKERS = 40
 
 @dataclass(frozen=True)
 class Line:
+    """A named line of points (x, y)."""
+
     name: str
     points: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
 class Chart:
+    """A chart of lines over one x axis."""
+
     title: str
     x_label: str
     lines: tuple[Line, ...]
     percent: bool = False
     mark: tuple[float, str] | None = None
-    """A place on the x axis, and its name."""
+    """Marked value on the x axis, and its label."""
     band: tuple[float, float] | None = None
+    """Shaded range on the x axis."""
     note: str = ""
 
     @property
     def svg(self) -> Markup:
+        """The chart as an SVG element."""
         return draw(self)
 
     @property
     def summary(self) -> str:
-        """What a person who cannot see the chart should know."""
+        """Description of the chart for screen readers."""
         words = [
             f"{line.name} from {self.word(line.points[0][1])} to {self.word(line.points[-1][1])}"
             for line in self.lines
@@ -44,11 +50,12 @@ class Chart:
         return f"{self.title}: {'; '.join(words)}."
 
     def word(self, value: float) -> str:
+        """Format a value of the y axis."""
         return f"{100 * value:.1f} %" if self.percent else f"{value:.4g}"
 
 
 def draw(chart: Chart) -> Markup:
-    """The SVG element; every text in it is escaped."""
+    """Draw the SVG element. All texts are escaped."""
     lines = [Line(line.name, thinned(line.points)) for line in chart.lines]
     xs = [x for line in lines for x, _ in line.points]
     xs += [*(chart.band or ()), *([chart.mark[0]] if chart.mark else [])]
@@ -108,7 +115,7 @@ def _tick_word(chart: Chart, value: float) -> str:
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """At most 300 points, the first and the last among them."""
+    """Return at most 300 of the points, including the first and the last."""
     if len(points) <= MOST_POINTS:
         return tuple(points)
     last = len(points) - 1
@@ -116,7 +123,7 @@ def thinned(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float],
 
 
 def ticks(low: float, high: float, whole: bool = False) -> list[float]:
-    """Three to eight round numbers; the outermost hold all values between them."""
+    """Return three to eight round numbers that enclose all values."""
     span = high - low or abs(high) or 1.0
     step = 10.0 ** math.floor(math.log10(span / 4))
     step *= next(factor for factor in (1, 2, 2.5, 5, 10) if span / (step * factor) <= 6)

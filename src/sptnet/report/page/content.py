@@ -1,4 +1,4 @@
-"""What the script of the page works with, as plain data."""
+"""Data for the script of the page, as JSON values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,14 +13,14 @@ from sptnet.runtime.text import printable
 def page_data(
     result: RunResult, categories: Sequence[Category], images: Sequence[int], on_map: ImageMap
 ) -> dict[str, Any]:
-    """Categories in the order of display, their images by number on the page; names exactly, and as they are shown.
+    """Return categories in display order, with their images by number on the page.
 
-    A name that can be shown as it is stands there once.
+    Names that are not printable also have a printable form under `shown`.
     """
     number = {image: i for i, image in enumerate(images)}
     position = {id_: i for i, id_ in enumerate(result.ids)}
     order = display_order(categories)
-    place = {categories[index].name: i for i, index in enumerate(order)}
+    shown_at = {categories[index].name: i for i, index in enumerate(order)}
     members, doubtful = member_order(result, categories), doubtful_ids(categories)
 
     def entry(index: int) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def page_data(
             "size": category.size,
             "certainty": _rounded(category.mean_certainty),
             "cohesion": _rounded(category.cohesion),
-            "nearest": None if category.nearest_known is None else place[category.nearest_known],
+            "nearest": None if category.nearest_known is None else shown_at[category.nearest_known],
             "doubtful": len(category.doubtful),
             "representatives": [number[i] for id_ in category.representatives if (i := position[id_]) in number],
             "members": [number[i] for i in members[index] if i in number],

@@ -1,4 +1,4 @@
-"""Which charts a run has: the number of categories it was told or guessed, its losses, its scores."""
+"""Charts of a run: estimate of the number of categories, losses, scores."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ STAGES = {"simgcd": "SimGCD", "sptnet": "SPTNet", "gcd": "GCD"}
 
 
 def count_chart(file: Path) -> Chart | None:
-    """The curve behind an estimated number of categories; None where the number was given."""
+    """Return the curve of the estimated number of categories; None if the number was given."""
     if not file.is_file():
         return None
     try:
@@ -39,7 +39,7 @@ def count_chart(file: Path) -> Chart | None:
 
 
 def training_charts(metrics: list[dict[str, Any]]) -> list[Chart]:
-    """For every stage the scores over its epochs and, phase by phase, the losses."""
+    """Return charts per stage: the scores over the epochs, and the losses of each phase."""
     charts: list[Chart] = []
     for stage in dict.fromkeys(line["stage"] for line in metrics):
         lines = [line for line in metrics if line["stage"] == stage]
@@ -69,5 +69,5 @@ def _loss_chart(stage: str, phase: str, lines: list[dict[str, Any]]) -> Chart:
 
 
 def _points(pairs: Any) -> tuple[tuple[float, float], ...]:
-    """A value that was not finite has been written as null, and is left out."""
+    """Return the points without missing values; values that are not finite are stored as null."""
     return tuple((x, y) for x, y in pairs if y is not None)

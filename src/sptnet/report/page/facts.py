@@ -1,4 +1,4 @@
-"""What a run was: the settings, versions and times that a reader asks for, and how to do it again."""
+"""Facts about a run for the page: settings, versions, times, and the command to repeat it."""
 
 import shlex
 from dataclasses import dataclass
@@ -14,15 +14,20 @@ from sptnet.runtime.text import printable
 
 @dataclass(frozen=True)
 class RunFacts:
+    """Printable facts about a run."""
+
     rows: tuple[tuple[str, str], ...]
+    """Name and value of each fact."""
     unreadable: tuple[tuple[str, str], ...]
     """Images that could not be read when the run began, each with the reason."""
     command: str
+    """The command of the run, "" if unknown."""
     repeat: str
+    """A command that repeats the run."""
 
 
 def run_facts(run: Path, config: Config, facts: dict[str, Any]) -> RunFacts:
-    """Of older or unfinished runs some facts are missing, and left out."""
+    """Collect the facts of a run; missing ones, as in older or unfinished runs, are left out."""
     data = facts.get("data", {})
     parts = {name: data.get(name) for name in ("labelled", "unlabelled", "holdout", "test")}
     size = config.backbone.image_size
@@ -51,10 +56,10 @@ def run_facts(run: Path, config: Config, facts: dict[str, Any]) -> RunFacts:
 
 
 def edit_command(run: Path) -> str:
-    """What a person types to take over the edits made on the page."""
+    """Return the command that applies the edits saved by the page."""
     return printable(shlex.join(["sptnet", "edit", str(run.absolute()), "apply", "edits.json"]))
 
 
 def _moment(text: str | None) -> str | None:
-    """An ISO time as people read it, with its zone."""
+    """Format an ISO time for reading, with its time zone."""
     return None if text is None else datetime.fromisoformat(text).strftime("%d %B %Y, %H:%M (UTC%z)").lstrip("0")

@@ -1,4 +1,4 @@
-"""The map of a page: all images on a grid, by t-SNE of their features."""
+"""The map of the page: positions of images by t-SNE of their features."""
 
 from dataclasses import dataclass
 
@@ -6,31 +6,33 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Int64
 
-from sptnet.report.tsne import plane
+from sptnet.report.tsne import embed_2d
 from sptnet.results.run_result import RunResult
 
 MOST_POINTS = 5_000
 SCALE = 1_000
 _SEED = 0
-_STEPS, _ANGLE = 350, 0.8  # a page need not be finer
+_STEPS, _ANGLE = 350, 0.8  # fast and fine enough for the page
 
 
 @dataclass(frozen=True, eq=False)
 class ImageMap:
+    """Images on the map and their coordinates."""
+
     images: npt.NDArray[np.int64]
-    """Positions of the images on the map."""
+    """Positions of the images in the run, of shape (n,)."""
     places: npt.NDArray[np.int64]
-    """n x 2, whole numbers from 0 to 1,000."""
+    """Coordinates, n x 2, whole numbers from 0 to 1,000."""
 
 
 def image_map(result: RunResult, most: int = MOST_POINTS) -> ImageMap:
-    """The map of all images that were not dropped, or of a sample that keeps the categories' proportions."""
+    """Compute the map of all images that were not dropped, or of a stratified sample of them."""
     images = sample(result.category, most)
-    return ImageMap(images, on_grid(plane(result.features[images], _STEPS, _ANGLE)))
+    return ImageMap(images, on_grid(embed_2d(result.features[images], _STEPS, _ANGLE)))
 
 
 def sample(category: Int64[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " m"]:
-    """Positions of at most `most` images, each category by its share, but one image of each at least."""
+    """Return the positions of about `most` images at most, in proportion to categories, at least one of each."""
     kept = np.flatnonzero(category >= 0)
     if len(kept) <= most:
         return kept
@@ -44,7 +46,7 @@ def sample(category: Int64[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " 
 
 
 def on_grid(places: Float[np.ndarray, "n 2"]) -> Int64[np.ndarray, "n 2"]:
-    """To whole numbers from 0 to 1,000, at one scale in both directions, in the middle."""
+    """Scale to whole numbers from 0 to 1,000, centred, with one scale for both axes."""
     if len(places) == 0:
         return places.astype(np.int64)
     low, high = places.min(0), places.max(0)

@@ -1,4 +1,4 @@
-"""Where the images of a run are now."""
+"""Files or pixels of the images of a run."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from sptnet.runtime.progress import Say
 
 
 def image_sources(result: RunResult, settings: DataSettings, tell: Say) -> list[ImageSource | None]:
-    """A file or the pixels of every image; None for those that are not there any more."""
+    """Return the file or the pixels of each image, None for missing images."""
     if all(result.sources):
         return [Path(source) for source in result.sources if source is not None]
     try:

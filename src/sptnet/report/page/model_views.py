@@ -1,4 +1,4 @@
-"""What the model itself has to show: its learned prompts, and where it looks in a few images."""
+"""Pictures of the model for the page: learned prompts, and attention for a few images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from sptnet.errors import Failure
 from sptnet.inference.attention import last_block_attention
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model
-from sptnet.report.page.attention_data import gaze_data
+from sptnet.report.page.attention_data import attention_data
 from sptnet.report.page.thumbnails import as_uri
 from sptnet.report.prompt_pictures import prompt_pictures
 from sptnet.results.categories import Category
@@ -23,26 +23,31 @@ SAMPLES = 4
 
 @dataclass(frozen=True)
 class ModelViews:
+    """Pictures of the prompts, and attention of some images."""
+
     prompts: tuple[tuple[str, str], ...] = ()
-    """Title and data address of each picture."""
-    gaze: tuple[dict[str, Any], ...] = ()
+    """Title and data URI of each picture."""
+    attention: tuple[dict[str, Any], ...] = ()
+    """One entry of `attention_data` per image."""
 
 
 LoadedModel = tuple[GcdModel, ModelCard]
 
 
 def load_for_pictures(run: Path) -> LoadedModel:
-    """Load the model of a run; a damaged one is refused with a way to do without."""
+    """Load the model of a run. The error for a damaged model says how to write the page without it."""
     try:
         return load_model(run)
     except Failure as error:
-        raise Failure(f"{error} To write the page without pictures of the model, add --no-model-pictures.") from error
+        raise Failure(
+            f"{error} To write the page without pictures of the model, add `model_pictures=False`."
+        ) from error
 
 
 def model_views(
     loaded: LoadedModel, result: RunResult, categories: Sequence[Category], sources: Sequence[ImageSource | None]
 ) -> ModelViews:
-    """Pictures of the prompts and the attention for up to four images, with prompts and without."""
+    """Compute pictures of the prompts, and attention for up to four images, with and without prompts."""
     model, card = loaded
     prompts = tuple((picture.title, as_uri(picture.png, "png")) for picture in prompt_pictures(model))
     images = sample_images(result, categories, sources)
@@ -54,13 +59,13 @@ def model_views(
     views = [("with prompts" if model.group("prompt") else "", with_prompts)]
     if model.group("prompt"):
         views.append(("without prompts", last_block_attention(model, chosen, card.crop_ratio, compute, prompted=False)))
-    return ModelViews(prompts, tuple(gaze_data(views, images)))
+    return ModelViews(prompts, tuple(attention_data(views, images)))
 
 
 def sample_images(
     result: RunResult, categories: Sequence[Category], sources: Sequence[ImageSource | None]
 ) -> list[int]:
-    """The best readable representative of the largest categories, new and known ones in turn."""
+    """Return the positions of the best readable representatives of the largest categories, new and known in turn."""
     position = {id_: i for i, id_ in enumerate(result.ids)}
     by_size = sorted((category for category in categories if category.size), key=lambda category: -category.size)
     new = [category for category in by_size if category.is_new]

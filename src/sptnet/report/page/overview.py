@@ -1,4 +1,4 @@
-"""What the page says first: how much there is, and in which order the categories come."""
+"""The summary sentence of the page, and the order of categories and images."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from sptnet.results.run_result import RunResult
 
 
 def summary(result: RunResult, categories: Sequence[Category]) -> str:
-    """Such as "8,214 images, 12 known categories, 9 new, 341 doubtful"; only categories that have images count."""
+    """Return a summary such as "8,214 images, 12 known categories, 9 new, 341 doubtful", without empty categories."""
     filled = [category for category in categories if category.size]
     n_images = sum(category.size for category in filled)
     n_known = sum(not category.is_new for category in filled)
@@ -22,12 +22,12 @@ def summary(result: RunResult, categories: Sequence[Category]) -> str:
 
 
 def display_order(categories: Sequence[Category]) -> list[int]:
-    """New ones first, larger ones first; of equal ones in the order of their names' positions."""
+    """Return the indices of the categories: new ones first, then by size; ties in the given order."""
     return sorted(range(len(categories)), key=lambda i: (not categories[i].is_new, -categories[i].size, i))
 
 
 def member_order(result: RunResult, categories: Sequence[Category]) -> list[list[int]]:
-    """For every category the positions of its images: the most certain first, the doubtful ones after all others."""
+    """Return the positions of the images per category: the most certain first, doubtful ones last."""
     doubtful = doubtful_ids(categories)
     order: list[list[int]] = [[] for _ in categories]
     for i in sorted(range(len(result)), key=lambda i: (result.ids[i] in doubtful, -float(result.certainty[i]))):
@@ -37,4 +37,5 @@ def member_order(result: RunResult, categories: Sequence[Category]) -> list[list
 
 
 def doubtful_ids(categories: Sequence[Category]) -> frozenset[str]:
+    """Return the ids of all doubtful images."""
     return frozenset(id_ for category in categories for id_ in category.doubtful)

@@ -1,4 +1,4 @@
-"""The page as one text: template, styles and script in one, and a policy that forbids every connection."""
+"""Rendering of the page: template, style sheet and script in one file, with a policy that forbids connections."""
 
 import base64
 import hashlib
@@ -12,12 +12,12 @@ from markupsafe import Markup
 
 from sptnet.runtime.text import printable
 
-SCRIPTS = ("dom.js", "store.js", "cards.js", "members.js", "edits.js", "map.js", "gaze.js", "start.js")
+SCRIPTS = ("dom.js", "store.js", "cards.js", "members.js", "edits.js", "map.js", "attention.js", "start.js")
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
 def render(**content: Any) -> str:
-    """The whole page. Texts in `content` are escaped; `data` and `pictures` become JSON."""
+    """Render the page. Texts in `content` are escaped; `data` and `pictures` become JSON."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["printable"] = printable
     environment.filters["json"] = safe_json
@@ -28,13 +28,13 @@ def render(**content: Any) -> str:
 
 
 def script_text() -> str:
-    """All scripts as one, whose names nobody else sees."""
+    """Return all scripts as one, in a function scope of its own."""
     parts = "\n".join(_asset(name) for name in SCRIPTS)
     return f'"use strict";\n(() => {{\n{parts}}})();\n'
 
 
 def policy(script: str) -> str:
-    """Pictures only from within the page, no other script than this one, and no connection anywhere."""
+    """Return a content security policy: pictures as data URIs, this script only, no connections."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     rules = {
         "default-src": "'none'",
@@ -48,7 +48,7 @@ def policy(script: str) -> str:
 
 
 def safe_json(value: Any) -> Markup:
-    """JSON that can stand in a script element: nothing in it ends the element, and half characters survive."""
+    """Return JSON for a script element: characters that could end the element, and lone surrogates, are escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(_UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
 

@@ -1,4 +1,4 @@
-"""Which images the page shows: all of a small pile, of a large one those worth a look."""
+"""Choice of the images that the page shows: all of a small run, representative and doubtful ones of a large run."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,13 +6,16 @@ from sptnet.results.categories import Category
 from sptnet.results.run_result import RunResult
 
 ALL_UP_TO = 5_000
-"""More images than these are not all shown."""
+"""Largest number of images that are all shown."""
 CHOSEN = 3_000
-"""Of a large pile, about so many representatives and doubtful images in all categories together."""
+"""Approximate number of representatives and doubtful images of a larger run, in all categories together."""
 
 
 def pictured_images(result: RunResult, categories: Sequence[Category], also: Iterable[int] = ()) -> list[int]:
-    """Positions of the images on the page, ascending; dropped ones are left out."""
+    """Return the positions of the images on the page in ascending order, without dropped images.
+
+    `also` are positions that are shown in any case.
+    """
     kept = [i for i in range(len(result)) if result.category[i] >= 0]
     if len(kept) <= ALL_UP_TO:
         return kept

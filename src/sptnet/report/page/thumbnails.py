@@ -1,4 +1,4 @@
-"""Small pictures of many images as data addresses, as good as a given number of bytes allows."""
+"""Thumbnails of many images as data URIs, in the best quality that a number of bytes allows."""
 
 import base64
 import io
@@ -13,7 +13,7 @@ from PIL import Image
 from sptnet.data.image_file import ImageSource, UnreadableImage, glimpse, read_image
 
 TINY = 16
-"""Images of so few pixels are kept as they are."""
+"""Images of at most this side are stored without loss."""
 _SAMPLE = 128
 _BATCH = 512
 _QUOTES = len('"",')
@@ -21,6 +21,8 @@ _QUOTES = len('"",')
 
 @dataclass(frozen=True)
 class Level:
+    """Side in pixels, and WebP quality of thumbnails."""
+
     side: int
     quality: int
 
@@ -33,9 +35,9 @@ LEVELS = tuple(
 def thumbnails(
     sources: Sequence[ImageSource | None], budget: int, on_done: Callable[[int], None] = lambda done: None
 ) -> list[str | None]:
-    """A data address for every source, None where it cannot be read; together at most `budget` bytes if any level can.
+    """Return a data URI per source, None if it cannot be read; at most `budget` bytes in all if any level allows it.
 
-    The finest level that a sample of the images promises is tried first, then coarser ones until all fits.
+    The finest level that fits by a sample of the images is tried first, then coarser ones until all fit.
     """
     first = LEVELS.index(promising_level(sources, budget))
     uris: list[str | None] = []
@@ -50,7 +52,7 @@ def thumbnails(
 
 
 def promising_level(sources: Sequence[ImageSource | None], budget: int) -> Level:
-    """The finest level at which all images would fit, going by a sample of them; else the coarsest."""
+    """Return the finest level at which all images fit, as estimated from a sample; else the coarsest."""
     sample = sources[:: max(1, len(sources) // _SAMPLE)]
     squares = [square for square in (_square(source, LEVELS[0].side) for source in sample) if square is not None]
     for level in LEVELS[:-1]:
@@ -61,11 +63,12 @@ def promising_level(sources: Sequence[ImageSource | None], budget: int) -> Level
 
 
 def total_bytes(uris: Sequence[str | None]) -> int:
-    """What the addresses take in the page's JSON."""
+    """Return the size of the URIs in the page's JSON."""
     return sum(len(uri or "null") + _QUOTES for uri in uris)
 
 
 def as_uri(picture: bytes, kind: str = "webp") -> str:
+    """Encode a picture as a data URI."""
     return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
@@ -74,20 +77,20 @@ def _made(sources: Sequence[ImageSource | None], level: Level) -> Iterator[str |
         square = _square(source, level.side)
         return None if square is None else as_uri(_encoded(square, level))
 
-    # In batches, so that an interrupt waits for a few images only.
+    # In batches, so that an interrupt waits for one batch only.
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for start in range(0, len(sources), _BATCH):
             yield from pool.map(make, sources[start : start + _BATCH])
 
 
 def _square(source: ImageSource | None, side: int) -> Image.Image | None:
-    """The middle of the image, as the model's own view; never enlarged. None if it cannot be read any more."""
+    """Return the centre crop, never enlarged; None if the image cannot be read."""
     if source is None:
         return None
     try:
         image = _opened(source, side)
     except UnreadableImage:
-        return None  # the page counts and names these
+        return None  # the page reports their number
     short = min(image.size)
     left, top = (image.width - short) // 2, (image.height - short) // 2
     square = image.crop((left, top, left + short, top + short))

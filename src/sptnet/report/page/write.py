@@ -68,7 +68,7 @@ def write_report(
     tell("drawing the map")
     on_map = image_map(result)
     table = confusion(result)
-    also = {*on_map.images.tolist(), *(table.images() if table else ()), *(entry["image"] for entry in views.gaze)}
+    also = {*on_map.images.tolist(), *(table.images() if table else ()), *(entry["image"] for entry in views.attention)}
     images = pictured_images(result, categories, also)
     number = {image: i for i, image in enumerate(images)}
     data = page_data(result, categories, images, on_map)
@@ -91,7 +91,7 @@ def write_report(
         "prompts": views.prompts,
         "facts": run_facts(folder.path, config, facts),
         "edit_command": edit_command(folder.path),
-        "data": data | {"gaze": [entry | {"image": number[entry["image"]]} for entry in views.gaze]},
+        "data": data | {"attention": [entry | {"image": number[entry["image"]]} for entry in views.attention]},
     }
     bare = render(**content, pictures=[], n_missing=0)
     room = max(LEAST_FOR_PICTURES, BUDGET - len(bare.encode("utf-8", "surrogatepass")) - 1_000)

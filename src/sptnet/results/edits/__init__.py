@@ -1,1 +1,4 @@
-"""What a person changed in a run: the kinds of edits, their log, what each does, and the names that result."""
+"""Edits that a person made to the categories of a run: kinds, log, application, and the resulting names.
+
+This folder must not know where edits come from: the command line, the page or Python.
+"""

@@ -1,4 +1,4 @@
-"""What each edit does: pure functions from one state to the next."""
+"""Application of edits: pure functions from one state of a result to the next."""
 
 import difflib
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ LONGEST_NAME = 100
 
 
 def apply_edit(result: RunResult, edit: Edit) -> RunResult:
-    """The state after one edit; the same every time."""
+    """Return the result after one edit. Deterministic."""
     match edit:
         case Rename():
             return _rename(result, edit)
@@ -41,18 +41,18 @@ def _rename(result: RunResult, edit: Rename) -> RunResult:
     if edit.to in result.names:
         raise Misuse(
             f"there is a category {printable(edit.to)} already. Choose another name, or put both together with "
-            f"merge {printable(edit.category)} --into {printable(edit.to)}."
+            f"merge {printable(edit.category)} `into={printable(edit.to)}`."
         )
     check_name(edit.to)
     return replace(result, names=(*result.names[:index], edit.to, *result.names[index + 1 :]))
 
 
 def _merge(result: RunResult, edit: Merge) -> RunResult:
-    gone = [_index(result, name) for name in edit.categories]
-    if len(set(gone)) != len(gone):
+    named = [_index(result, name) for name in edit.categories]
+    if len(set(named)) != len(named):
         raise Misuse("a category is named twice to be merged. Name each once.")
     exists = edit.into in result.names
-    group = sorted({*gone, *([result.names.index(edit.into)] if exists else [])})
+    group = sorted({*named, *([result.names.index(edit.into)] if exists else [])})
     if len(group) < 2:
         raise Misuse(
             f"there is nothing to merge {printable(edit.categories[0])} with. Name two or more categories, or give it "
@@ -60,18 +60,18 @@ def _merge(result: RunResult, edit: Merge) -> RunResult:
         )
     if not exists:
         check_name(edit.into)
-    home = result.names.index(edit.into) if exists else gone[0]
-    # Known ones come first, so the first of the group is known if any is.
-    place = home if home < result.n_known or group[0] >= result.n_known else group[0]
-    kept = [i for i in range(len(result.names)) if i == place or i not in group]
-    moved = np.full(len(result.names) + 1, DROPPED, dtype=np.int64)
-    moved[kept] = np.arange(len(kept))
-    moved[group] = kept.index(place)
+    target = result.names.index(edit.into) if exists else named[0]
+    if target >= result.n_known > group[0]:
+        target = group[0]  # known categories come first: the merged category is known if any of the group is
+    kept = [i for i in range(len(result.names)) if i == target or i not in group]
+    new_index = np.full(len(result.names) + 1, DROPPED, dtype=np.int64)  # the last entry is for dropped images
+    new_index[kept] = np.arange(len(kept))
+    new_index[group] = kept.index(target)
     return replace(
         result,
-        names=tuple(edit.into if i == place else result.names[i] for i in kept),
+        names=tuple(edit.into if i == target else result.names[i] for i in kept),
         n_known=sum(i < result.n_known for i in kept),
-        category=moved[result.category],
+        category=new_index[result.category],
     )
 
 
@@ -104,13 +104,13 @@ def _split(result: RunResult, edit: SplitCategory) -> RunResult:
 
 
 def _parts(features: npt.NDArray[np.float32], parts: int, seed: int) -> npt.NDArray[np.int64]:
-    """The part of each image, the largest part first; of equally large ones that of the earliest image."""
+    """Return the part of each image, of shape (n,). Parts are ordered by size, then by their first image."""
     if len(np.unique(features, axis=0)) < parts:
         return np.zeros(len(features), dtype=np.int64)
     labels = SemiSupervisedKMeans(parts, random_state=seed).fit(features).labels_
-    result, first, sizes = np.unique(labels, return_index=True, return_counts=True)
+    clusters, first, sizes = np.unique(labels, return_index=True, return_counts=True)
     rank = np.empty(parts, dtype=np.int64)
-    rank[result[np.lexsort((first, -sizes))]] = np.arange(len(result))
+    rank[clusters[np.lexsort((first, -sizes))]] = np.arange(len(clusters))
     return rank[labels]
 
 
@@ -121,7 +121,7 @@ def _move(result: RunResult, edit: Move) -> RunResult:
         check_name(edit.to)
         names = (*names, edit.to)
     elif edit.to not in names:
-        raise Misuse(_no_category(result, edit.to) + " To make a new category, add --create.")
+        raise Misuse(_no_category(result, edit.to) + " To make a new category, add `create=True`.")
     category, certainty = result.category.copy(), result.certainty.copy()
     category[images] = names.index(edit.to)
     certainty[images] = 1.0
@@ -129,7 +129,7 @@ def _move(result: RunResult, edit: Move) -> RunResult:
 
 
 def check_name(name: str) -> None:
-    """A category becomes a folder's name one day: what could not be one is refused."""
+    """Raise if a name cannot be that of a folder, since exports make one folder per category."""
     shown = printable(name) or "an empty name"
     if not name.strip() or name != name.strip() or len(name) > LONGEST_NAME:
         raise Misuse(

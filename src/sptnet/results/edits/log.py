@@ -1,4 +1,4 @@
-"""The edits of a run: one JSON line each in edits.jsonl, replayed on predictions that are never changed."""
+"""The log of edits: one JSON line per edit in edits.jsonl, replayed on the unchanged predictions."""
 
 import json
 import time
@@ -37,7 +37,7 @@ EDITS = "edits.jsonl"
 
 
 def in_force(edits: Sequence[Edit]) -> list[Edit]:
-    """The edits that no undo took back."""
+    """Return the edits that were not undone."""
     stack: list[Edit] = []
     for edit in edits:
         if not isinstance(edit, Undo):
@@ -50,19 +50,19 @@ def in_force(edits: Sequence[Edit]) -> list[Edit]:
 
 
 def replay(result: RunResult, edits: Sequence[Edit]) -> RunResult:
-    """The state after all edits, undone ones left out."""
+    """Apply all edits that were not undone."""
     for edit in in_force(edits):
         result = apply_edit(result, edit)
     return result
 
 
 def read_edits(run_path: str | Path) -> list[Edit]:
-    """All edits in their order, undone ones and undos too."""
+    """Read all edits in order, including undone ones and undos."""
     return [edit for _, edit in read_log(run_path)]
 
 
 def read_log(run_path: str | Path) -> list[tuple[str, Edit]]:
-    """Every edit with the time at which it was made."""
+    """Read all edits, each with the time at which it was made."""
     file = Path(run_path) / EDITS
     log = []
     for number, line in enumerate(_text(file).split("\n"), start=1):
@@ -80,12 +80,12 @@ def _text(file: Path) -> str:
 
 
 def current(run_path: str | Path) -> RunResult:
-    """What the run found, as edited up to now."""
+    """Read the result of a run with its edits applied."""
     return _replayed(run_path, read_result(run_path), read_edits(run_path))
 
 
 def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> RunResult:
-    """Adds edits to the log, all or, if one of them cannot be done, none; the state after them."""
+    """Add edits to the log and return the result after them. If one of them fails, none is added."""
     result, log = read_result(run_path), read_edits(run_path)
     state = _replayed(run_path, result, log)
     for number, edit in enumerate(edits, start=1):
@@ -109,13 +109,13 @@ def _replayed(run_path: str | Path, result: RunResult, edits: Sequence[Edit]) ->
         return replay(result, edits)
     except Misuse as error:
         raise Failure(
-            f"{Path(run_path) / EDITS} does not fit the predictions of the run ({error}) Move that file away to begin "
-            "anew, or restore the predictions it was made for."
+            f"{Path(run_path) / EDITS} does not fit the predictions of the run ({error}) Move that file away to start "
+            "without edits, or restore the predictions it was made for."
         ) from error
 
 
 def read_edits_file(file: Path) -> list[Edit]:
-    """Edits that the report page saved: {"edits": [...]}, or the list alone."""
+    """Read edits that the report page saved: {"edits": [...]}, or only the list."""
     if not file.is_file():
         raise Misuse(f"there is no file {file}. Give the JSON file of edits that the report saved.")
     try:

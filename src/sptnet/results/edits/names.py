@@ -1,7 +1,7 @@
-"""The categories of a model under the names that a person gave them: for images that the model sees later.
+"""Edited names for predictions on new images.
 
-A renamed or merged category has one new name. Of a split one, an image gets the part whose mean direction, at the time
-of the split, is nearest to its feature. What was done to single images says nothing about others.
+A renamed or merged category has one new name. For a split category, an image is assigned to the part whose mean
+direction at the time of the split is nearest to its feature. Edits of single images do not affect others.
 """
 
 from collections.abc import Sequence
@@ -23,41 +23,44 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """All of a model's category, or one part of it after a split, under its present name."""
+    """A category of the model, or one part of it after a split, with its current name."""
 
     name: str
     direction: Floats
+    """Mean direction of shape (d,), zeros for a category that was not split."""
 
 
 @dataclass(frozen=True, eq=False)
 class EditedNames:
+    """Mapping from the categories of a model to those of the edited run."""
+
     names: tuple[str, ...]
-    """Present categories, the known ones first."""
+    """Current categories, the known ones first."""
     n_known: int
     parts: tuple[tuple[Part, ...], ...]
-    """What each category of the model has become."""
+    """Parts of each category of the model."""
 
     def translate(self, categories: Ids, features: Floats) -> Ids:
-        """From the model's categories of images, with the features of the images, to indices into `names`."""
+        """Translate the model's categories of n images to indices into `names`; `features` are n x d."""
         position = {name: i for i, name in enumerate(self.names)}
         translated = np.empty(len(categories), dtype=np.int64)
         for category in np.unique(categories):
-            its_parts, images = self.parts[category], np.flatnonzero(categories == category)
-            cosines = features[images] @ np.stack([part.direction for part in its_parts]).T
-            translated[images] = np.array([position[part.name] for part in its_parts])[cosines.argmax(axis=1)]
+            parts, images = self.parts[category], np.flatnonzero(categories == category)
+            cosines = features[images] @ np.stack([part.direction for part in parts]).T
+            translated[images] = np.array([position[part.name] for part in parts])[cosines.argmax(axis=1)]
         return translated
 
 
 def names_for(run: str | Path) -> EditedNames | None:
-    """Of an edited run; None for one without edits, and for a model directory."""
+    """Return the names of an edited run; None for a run without edits, and for a model directory."""
     edits = read_edits(run)
     return edited_names(read_result(run), edits) if in_force(edits) else None
 
 
 def edited_names(result: RunResult, edits: Sequence[Edit]) -> EditedNames:
-    """What the categories of an unedited run are called after its edits."""
-    nowhere = np.zeros(result.features.shape[1], dtype=np.float32)
-    parts: list[tuple[Part, ...]] = [(Part(name, nowhere),) for name in result.names]
+    """Return the names after the edits; `result` is the unedited result of the run."""
+    zeros = np.zeros(result.features.shape[1], dtype=np.float32)
+    parts: list[tuple[Part, ...]] = [(Part(name, zeros),) for name in result.names]
     for edit in in_force(edits):
         before, result = result, apply_edit(result, edit)
         match edit:

@@ -1,4 +1,4 @@
-"""What a person changes about what was found, as data that goes to JSON and back."""
+"""Kinds of edits, and their JSON form."""
 
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
@@ -10,15 +10,17 @@ from sptnet.runtime.text import count, first_three, listed, printable
 
 @dataclass(frozen=True)
 class Rename:
+    """Give a category another name."""
+
     category: str
     to: str
 
 
 @dataclass(frozen=True)
 class Merge:
-    """All images of `categories` go to `into`, one of them, another one, or a name of its own.
+    """Move all images of `categories` to `into`, which is one of them, another category or a new name.
 
-    The result is known if any of them is.
+    The merged category is known if any of them is.
     """
 
     categories: tuple[str, ...]
@@ -27,7 +29,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class SplitCategory:
-    """Divides a category by k-means on its images' features: NAME-a is the largest part, then NAME-b and so on.
+    """Split a category by k-means on the features of its images: NAME-a is the largest part, then NAME-b and so on.
 
     Parts of a known category are known.
     """
@@ -39,22 +41,24 @@ class SplitCategory:
 
 @dataclass(frozen=True)
 class Move:
+    """Move images to a category."""
+
     images: tuple[str, ...]
     to: str
     create: bool = False
-    """Whether `to` may be a new category."""
+    """Create the category `to` if there is none."""
 
 
 @dataclass(frozen=True)
 class Drop:
-    """The images belong to no category; moving them somewhere brings them back."""
+    """Remove images from their category. Moving them to a category restores them."""
 
     images: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Undo:
-    """Takes back the last edit that is still in force."""
+    """Undo the last edit that was not undone yet."""
 
 
 Edit = Rename | Merge | SplitCategory | Move | Drop | Undo
@@ -75,13 +79,13 @@ _KINDS: dict[Any, str] = {
 
 
 def as_dict(edit: Edit) -> dict[str, Any]:
-    """The edit as it is written in JSON."""
+    """Return the edit as it is written in JSON."""
     verb = next(verb for verb, kind in VERBS.items() if isinstance(edit, kind))
     return {"verb": verb, **asdict(edit)}
 
 
 def parse_edit(value: Any) -> Edit:
-    """An edit from JSON; a time `at` which it was made is allowed and not part of it."""
+    """Parse an edit from JSON. The key `at`, the time of the edit, is allowed and ignored."""
     verb = value.get("verb") if isinstance(value, dict) else None
     kind = VERBS.get(verb) if isinstance(verb, str) else None
     if kind is None:
@@ -107,7 +111,7 @@ def _checked(verb: Any, name: str, item: Any, wanted: Any) -> Any:
 
 
 def describe_edit(edit: Edit) -> str:
-    """A few words for the log."""
+    """Describe an edit in a few words for the log."""
     match edit:
         case Rename(category, to):
             return f"rename {printable(category)} to {printable(to)}"

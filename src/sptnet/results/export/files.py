@@ -1,4 +1,4 @@
-"""What was found, as edited, in forms that other programs read. The user's own files are only read."""
+"""Export of an edited run as CSV, JSON, COCO or folders. The run and the images are only read."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ FORMS = ("csv", "json", "links", "copies", "coco", "imagefolder")
 
 
 def export_run(run_path: str | Path, to: str | Path, form: str, overwrite: bool = False) -> RunResult:
-    """Writes the present state of a run to a file or a folder; returns it."""
+    """Write the edited result of a run to a file or a folder, and return it."""
     run, target = RunFolder(run_path), Path(to)
     folder = run.config().data.folder
     check_outside(target, "to", {"the run": run.path, "the data folder": folder})
@@ -42,7 +42,7 @@ def export(
     overwrite: bool = False,
     pixels: Callable[[], Mapping[str, ImageSource]] = dict,
 ) -> None:
-    """Writes one form of it; `pixels` gives the images that have no file of their own, by id."""
+    """Write a result in one form; `pixels` returns the sources of images without a file, by id."""
     if form not in FORMS:
         raise Misuse(f"there is no export as {form}. Choose from: {', '.join(FORMS)}.")
     if form in ("links", "copies", "imagefolder"):
@@ -58,8 +58,7 @@ def export(
 
 
 def write_csv(path: Path, result: RunResult) -> None:
-    """One row an image; dropped images have none."""
-
+    """Write one row per image, without dropped images."""
     kept = np.flatnonzero(result.category >= 0)
     ids = [result.ids[i] for i in kept]
     rows = prediction_rows(ids, result.category[kept], result.certainty[kept], result.names, result.n_known)
@@ -67,7 +66,7 @@ def write_csv(path: Path, result: RunResult) -> None:
 
 
 def as_json(result: RunResult) -> dict[str, Any]:
-    """Categories, each with its images; and the images that were dropped."""
+    """Return the categories, each with its images, and the dropped images."""
     return {
         "categories": [
             {
@@ -85,7 +84,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
 
 
 def as_coco(result: RunResult) -> dict[str, Any]:
-    """The layout of COCO for whole images: annotations have a category and no box; all numbers begin at 1."""
+    """Return COCO's layout for whole images: annotations have a category and no box; ids begin at 1."""
     kept = np.flatnonzero(result.category >= 0)
     return {
         "info": {"description": "categories found by sptnet"},

@@ -1,6 +1,6 @@
-"""What was found as folders of images: a folder for each category, of links or of copies.
+"""Export as folders of images: one folder per category, of links or copies.
 
-A folder that was made here holds a list of all its files, so that replacing it removes those and nothing else.
+An exported folder contains a list of its files, so that replacing it removes only those.
 """
 
 import csv
@@ -26,7 +26,7 @@ NOT_IN_NAMES = frozenset('/\\:*?"<>|')
 def export_folder(
     result: RunResult, to: Path, form: str, overwrite: bool, pixels: Callable[[], Mapping[str, ImageSource]]
 ) -> None:
-    """Built beside its place and moved there when whole; what is there is replaced only if it was made here."""
+    """Write the folders beside the target and rename them when complete. Only an earlier export is replaced."""
     to = to.absolute()
     check_replaceable(to, overwrite)
     fresh = to.with_name(to.name + ".part")
@@ -35,10 +35,10 @@ def export_folder(
     sources = _sources(result, pixels)
     if form == "links":
         _refuse_pixels(sources)
-    plan = places(result, sources)
+    paths = export_paths(result, sources)
     fresh.mkdir(parents=True)
     try:
-        _fill(fresh, result, sources, plan, form)
+        _fill(fresh, result, sources, paths, form)
         if to.exists():
             remove_export(to)
         fresh.rename(to)
@@ -48,17 +48,17 @@ def export_folder(
 
 
 def check_replaceable(to: Path, overwrite: bool) -> None:
-    """Refuse to replace anything but an export, and that only when asked."""
+    """Raise unless the folder is new or empty, or an export that `overwrite` allows to replace."""
     strangers = sorted(set(_files(to)) - _contents(to)) if to.is_dir() and not to.is_symlink() else []
     check_new_folder(to, "an export", strangers, "to", overwrite)
 
 
 def remove_export(to: Path) -> None:
-    """Takes away the files that an export made, and the folders that are empty then."""
+    """Remove the files of an export, and its folders."""
     for name in _files(to):
         (to / name).unlink()
-    for here, _, _ in os.walk(to, topdown=False):
-        Path(here).rmdir()
+    for folder, _, _ in os.walk(to, topdown=False):
+        Path(folder).rmdir()
 
 
 def _contents(to: Path) -> set[str]:
@@ -69,61 +69,62 @@ def _contents(to: Path) -> set[str]:
         files = json.loads(file.read_text(encoding="utf-8"))["files"]
         return {CONTENTS, *map(str, files)}
     except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{file} is damaged ({error}). Remove {to} yourself, or give another --to.") from error
+        raise Failure(f"{file} is damaged ({error}). Remove {to} yourself, or give another `to`.") from error
 
 
 def _files(to: Path) -> list[str]:
-    """Everything below a folder that is no folder; links are not followed."""
-    result = []
-    for here, folders, files in os.walk(to):
-        linked = [name for name in folders if Path(here, name).is_symlink()]
-        result += [Path(here, name).relative_to(to).as_posix() for name in (*files, *linked)]
-    return result
+    """Return the relative paths of all files and links below a folder; links are not followed."""
+    paths = []
+    for folder, subfolders, files in os.walk(to):
+        linked = [name for name in subfolders if Path(folder, name).is_symlink()]
+        paths += [Path(folder, name).relative_to(to).as_posix() for name in (*files, *linked)]
+    return paths
 
 
 def _sources(result: RunResult, pixels: Callable[[], Mapping[str, ImageSource]]) -> dict[int, tuple[str, ImageSource]]:
-    """For the position of every image that was not dropped, its id and its file or its pixels."""
+    """Return id and file or pixels by position, for all images that were not dropped."""
     kept = np.flatnonzero(result.category >= 0).tolist()
     stored = pixels() if any(result.sources[i] is None for i in kept) else {}
-    lost = [printable(result.ids[i]) for i in kept if result.sources[i] is None and result.ids[i] not in stored]
-    if lost:
+    missing = [printable(result.ids[i]) for i in kept if result.sources[i] is None and result.ids[i] not in stored]
+    if missing:
         raise Misuse(
-            f"{count(lost, 'image')} cannot be found: {first_three(lost)}. Restore the data folder that the run was "
-            "trained on, or drop the images."
+            f"{count(missing, 'image')} cannot be found: {first_three(missing)}. Restore the data folder that the run "
+            "was trained on, or drop the images."
         )
     return {i: (result.ids[i], Path(file) if (file := result.sources[i]) else stored[result.ids[i]]) for i in kept}
 
 
 def _refuse_pixels(sources: Mapping[int, tuple[str, ImageSource]]) -> None:
-    bare = [printable(id_) for id_, source in sources.values() if not isinstance(source, Path)]
-    if bare:
+    without_file = [printable(id_) for id_, source in sources.values() if not isinstance(source, Path)]
+    if without_file:
         raise Misuse(
-            f"{count(bare, 'image')} cannot be linked to, having no file of their own: {first_three(bare)}. "
+            f"{count(without_file, 'image')} cannot be linked to, having no file of their own: "
+            f"{first_three(without_file)}. "
             "Export as copies."
         )
 
 
-def places(result: RunResult, sources: Mapping[int, tuple[str, ImageSource]]) -> dict[int, str]:
-    """CATEGORY/FILE for every image; what would have the same name is numbered."""
+def export_paths(result: RunResult, sources: Mapping[int, tuple[str, ImageSource]]) -> dict[int, str]:
+    """Return CATEGORY/FILE by position of the image. Equal names are numbered."""
     folders_taken: set[str] = set()
     folders = [free_name(safe_name(name), folders_taken) for name in result.names]
     taken: list[set[str]] = [set() for _ in folders]
-    plan = {}
+    paths = {}
     for i, (id_, source) in sources.items():
-        own = source.name if isinstance(source, Path) else safe_name(PurePosixPath(id_).name) + ".png"
+        name = source.name if isinstance(source, Path) else safe_name(PurePosixPath(id_).name) + ".png"
         category = result.category[i]
-        plan[i] = f"{folders[category]}/{free_name(own, taken[category])}"
-    return plan
+        paths[i] = f"{folders[category]}/{free_name(name, taken[category])}"
+    return paths
 
 
 def safe_name(name: str) -> str:
-    """A name that any file system takes and that is not hidden."""
+    """Return a name that is valid on all file systems and not hidden."""
     plain = "".join("_" if c in NOT_IN_NAMES or not c.isprintable() else c for c in name)[:LONGEST].strip().rstrip(". ")
     return plain if plain and not plain.startswith(".") else "_" + plain.lstrip(".")
 
 
 def free_name(name: str, taken: set[str]) -> str:
-    """The name, or NAME-2, NAME-3 and so on; large and small letters are the same to many file systems."""
+    """Return the name, or NAME-2, NAME-3 and so on. Case is ignored, as on many file systems."""
     path, number, candidate = PurePosixPath(name), 1, name
     while candidate.casefold() in taken:
         number += 1
@@ -133,12 +134,12 @@ def free_name(name: str, taken: set[str]) -> str:
 
 
 def _fill(
-    fresh: Path, result: RunResult, sources: Mapping[int, tuple[str, ImageSource]], plan: Mapping[int, str], form: str
+    fresh: Path, result: RunResult, sources: Mapping[int, tuple[str, ImageSource]], paths: Mapping[int, str], form: str
 ) -> None:
     root = fresh / "train" if form == "imagefolder" else fresh
     root.mkdir(exist_ok=True)
-    for i, place in plan.items():
-        path, source = root / place, sources[i][1]
+    for i, name in paths.items():
+        path, source = root / name, sources[i][1]
         path.parent.mkdir(exist_ok=True)
         if not isinstance(source, Path):
             read_image(source).save(path)
@@ -150,5 +151,5 @@ def _fill(
         with (root / "metadata.csv").open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             table = csv.writer(stream)
             table.writerow(["file_name", "label"])
-            table.writerows([place, result.names[result.category[i]]] for i, place in plan.items())
+            table.writerows([name, result.names[result.category[i]]] for i, name in paths.items())
     write_text_atomically(fresh / CONTENTS, json.dumps({"form": form, "files": sorted(_files(fresh))}, indent=1) + "\n")

@@ -1,4 +1,4 @@
-// The cards of the categories: filter, open, rename, merge by dragging or by choosing from a list.
+// Cards of the categories: filter, open, rename, merge by dragging or from a list.
 const CARD_PICTURES = 8;
 const FIRST_CARDS = 24;
 const MEANING = {
@@ -9,7 +9,7 @@ const MEANING = {
 let dragged = null;
 let allCards = false;
 
-function wanted(category) {
+function passesFilter(category) {
   const text = byId("filter").value.trim().toLocaleLowerCase();
   const kind = document.querySelector("input[name=kind]:checked").value;
   const fits = { all: true, new: category.isNew, known: !category.isNew, doubtful: category.doubtful > 0 }[kind];
@@ -18,7 +18,7 @@ function wanted(category) {
 
 function drawCards() {
   const all = state.categories.filter(hasImages);
-  const fitting = all.filter(wanted);
+  const fitting = all.filter(passesFilter);
   const shown = allCards ? fitting : fitting.slice(0, FIRST_CARDS);
   byId("cards").replaceChildren(...shown.map(card));
   byId("more-cards").hidden = shown.length === fitting.length;

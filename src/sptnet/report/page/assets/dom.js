@@ -1,4 +1,4 @@
-// Small helpers. Texts from the run only ever become text nodes or attributes, never markup.
+// Helpers. Texts from the run become text nodes or attributes, never markup.
 const data = JSON.parse(document.getElementById("data").textContent);
 const pictures = JSON.parse(document.getElementById("pictures").textContent);
 const SVG = "http://www.w3.org/2000/svg";
@@ -41,7 +41,7 @@ function picture(image, alt = imageName(image)) {
   return img;
 }
 
-// Fills a list piece by piece, so that thousands of entries do not hold the page up.
+// Fill a list in chunks while scrolling, so that thousands of entries do not block the page.
 function fillSlowly(list, entries, build, size, root) {
   let next = 0;
   const end = make("li", { class: "end-of-list", "aria-hidden": "true" });
@@ -66,7 +66,7 @@ function say(text) {
   byId("live").textContent = text;
 }
 
-// A dialog gives the focus back to what opened it; if that is gone, `fallback` says where to.
+// On closing, return the focus to the element that opened the dialog, or to `fallback` if that element is gone.
 function openDialog(dialog, fallback = () => null) {
   const before = document.activeElement;
   const back = () => (before?.isConnected && before !== document.body ? before : fallback());

@@ -1,4 +1,4 @@
-// The list of edits made here, and the file that takes them to the command line.
+// The list of edits made on the page, and the file for `sptnet edit RUN apply`.
 let saved = 0;
 
 function drawEdits() {
@@ -23,7 +23,7 @@ async function copyCommand() {
     await navigator.clipboard.writeText(code.textContent);
     say("Copied the command.");
   } catch {
-    getSelection().selectAllChildren(code); // a browser that forbids it: now Ctrl-C does
+    getSelection().selectAllChildren(code); // if the browser forbids copying, Ctrl-C works now
     say("The command is selected.");
   }
 }
@@ -43,8 +43,8 @@ function drawSentence() {
 }
 
 function drawNames() {
-  for (const place of document.querySelectorAll("[data-category]")) {
-    place.textContent = state.byKey.get(state.home[Number(place.dataset.category)]).shown;
+  for (const element of document.querySelectorAll("[data-category]")) {
+    element.textContent = state.byKey.get(state.home[Number(element.dataset.category)]).shown;
   }
 }
 

@@ -1,4 +1,4 @@
-// The map: points on a canvas, named and pictured when pointed at or reached with the arrow keys.
+// The map: points on a canvas, with a tooltip for the mouse and the arrow keys.
 const HUES = 8;
 const CIRCLE = "M-1 0A1 1 0 1 0 1 0A1 1 0 1 0 -1 0Z";
 const DIAMOND = "M0 -1.3L1.3 0L0 1.3L-1.3 0Z";
@@ -6,7 +6,7 @@ const PLUS = "M-1.2 -0.42H-0.42V-1.2H0.42V-0.42H1.2V0.42H0.42V1.2H-0.42V0.42H-1.
 const TRIANGLE = "M0 -1.25L1.15 0.85H-1.15Z";
 const SQUARE = "M-0.9 -0.9H0.9V0.9H-0.9Z";
 const DOWN = "M0 1.25L1.15 -0.85H-1.15Z";
-// Colour alone does not tell categories apart for everyone: new and known ones have shapes of their own.
+// Shapes as well as colours, for readers who cannot distinguish all colours; new and known categories differ.
 const SHAPES = { known: [CIRCLE, SQUARE, PLUS], new: [TRIANGLE, DIAMOND, DOWN] };
 const plot = byId("plot");
 const points = data.map.image.map((image, i) => ({ image, x: data.map.x[i], y: data.map.y[i], left: 0, top: 0 }));
@@ -19,13 +19,13 @@ const visible = (point) => !state.dropped.has(point.image);
 function colours() {
   const probe = make("span", { hidden: true });
   document.body.append(probe);
-  const found = [];
+  const values = [];
   for (const name of [...Array(HUES).keys()].map((i) => `--c${i}`).concat("--ink", "--panel")) {
     probe.style.color = `var(${name})`;
-    found.push(getComputedStyle(probe).color);
+    values.push(getComputedStyle(probe).color);
   }
   probe.remove();
-  return found;
+  return values;
 }
 
 function drawMap() {

@@ -1,4 +1,4 @@
-// All images of one category in a dialog, and the mark for those that do not belong.
+// Dialog with all images of one category, where wrong images can be marked.
 let opened = null;
 
 function openMembers(key) {

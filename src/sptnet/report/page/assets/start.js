@@ -1,4 +1,4 @@
-// Light and dark, the pictures in the tables, and the first drawing of everything.
+// Light and dark theme, pictures in the tables, and the first drawing of all sections.
 const darkBySystem = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (document.documentElement.dataset.theme ?? (darkBySystem.matches ? "dark" : "light")) === "dark";
 
@@ -13,10 +13,10 @@ byId("theme").addEventListener("click", () => {
 });
 darkBySystem.addEventListener("change", themeChanged);
 
-for (const place of document.querySelectorAll("main span[data-image]")) {
-  place.replaceWith(picture(Number(place.dataset.image)));
+for (const element of document.querySelectorAll("main span[data-image]")) {
+  element.replaceWith(picture(Number(element.dataset.image)));
 }
 drawCards();
 drawLegend();
 themeChanged();
-if (data.gaze.length) drawGaze();
+if (data.attention.length) drawAttention();

@@ -1,5 +1,5 @@
-// What was found, and the edits made here on top of it. Edits are kept in order and replayed on every change, so each
-// one is written with the names that held when it was made: exactly what `sptnet edit RUN apply` expects.
+// The categories of the run with the edits made on the page. Edits are kept in order and replayed on every change;
+// each is saved with the names at the time it was made, as `sptnet edit RUN apply` expects.
 const edits = [];
 const watchers = [];
 let state = replay();
@@ -49,10 +49,10 @@ function counted(category, dropped) {
   };
 }
 
-// Some categories never had an image, but their names are taken all the same.
+// Categories without images are not shown, but their names are taken.
 const hasImages = (category) => category.parts.some((part) => data.categories[part].size > 0);
 
-// The most certain first, the doubtful after all others.
+// The most certain first, doubtful ones last.
 function membersOf(category) {
   const all = category.parts.flatMap((part) => data.categories[part].members);
   const { doubtful, certainty } = data.images;
@@ -81,7 +81,7 @@ function changed() {
   for (const watcher of watchers) watcher();
 }
 
-// The same rules as the command line has; an empty answer means the name is good.
+// The same rules as on the command line; returns "" for a valid name.
 function nameProblem(name, category) {
   if (!name || name !== name.trim() || [...name].length > 100) return "Give 1 to 100 characters.";
   if (/\p{C}|(?! )\p{Z}|[/\\]/u.test(name) || name.startsWith(".")) {
@@ -108,7 +108,7 @@ function merge(from, into) {
   say(`Merged ${from.shown} into ${into.shown}.`);
 }
 
-// A mark stands alone: taking it away disturbs no other edit.
+// Marks are independent of other edits, so they can be removed in any order.
 function toggleWrong(image) {
   const json = { verb: "drop", images: [data.images.id[image]] };
   const index = edits.findIndex((edit) => edit.kind === "drop" && edit.image === image);

@@ -1,7 +1,7 @@
-// Attention: every weight came as the tenth of the patches it belongs to, so a share in red is a comparison.
-const gaze = { sample: 0, row: 0, tenths: new Map() };
+// Attention maps. Weights are stored as deciles, so the share in red is chosen by a comparison.
+const attention = { sample: 0, row: 0, tenths: new Map() };
 
-// Two numbers a byte, compressed: see gaze.py.
+// Two values per byte, compressed: see attention_data.py.
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -12,21 +12,21 @@ async function unpack(text) {
 }
 
 async function loaded(sample) {
-  const unpacked = () => Promise.all(data.gaze[sample].views.map((view) => unpack(view.tenths)));
-  if (!gaze.tenths.has(sample)) gaze.tenths.set(sample, unpacked());
-  return gaze.tenths.get(sample);
+  const unpacked = () => Promise.all(data.attention[sample].views.map((view) => unpack(view.tenths)));
+  if (!attention.tenths.has(sample)) attention.tenths.set(sample, unpacked());
+  return attention.tenths.get(sample);
 }
 
 const shareInRed = () => Number(document.querySelector("input[name=share]:checked").value);
 
-async function drawGaze() {
-  const entry = data.gaze[gaze.sample];
-  const { sample, row } = gaze;
+async function drawAttention() {
+  const entry = data.attention[attention.sample];
+  const { sample, row } = attention;
   const image = byId("look-picture");
   if (image.src !== entry.picture) image.src = entry.picture;
   image.alt = imageName(entry.image);
   const [views] = await Promise.all([loaded(sample), image.decode()]);
-  if (sample !== gaze.sample || row !== gaze.row) return; // another choice was faster
+  if (sample !== attention.sample || row !== attention.row) return; // the choice has changed meanwhile
   const [y, x] = [Math.ceil(row / entry.grid), ((row - 1) % entry.grid) + 1];
   const from = row === 0 ? "the class token" : `the patch in row ${y}, column ${x}`;
   byId("look-words").textContent = `Looking from ${from}.`;
@@ -74,8 +74,8 @@ function drawLook(entry) {
     context.strokeRect(i * step, -2, 0.01, 460);
     context.strokeRect(-2, i * step, 460, 0.01);
   }
-  if (gaze.row === 0) return;
-  const [x, y] = [(gaze.row - 1) % entry.grid, Math.floor((gaze.row - 1) / entry.grid)];
+  if (attention.row === 0) return;
+  const [x, y] = [(attention.row - 1) % entry.grid, Math.floor((attention.row - 1) / entry.grid)];
   for (const [colour, width] of [["#000", 7], ["#3dff8f", 4]]) {
     context.strokeStyle = colour;
     context.lineWidth = width;
@@ -84,15 +84,15 @@ function drawLook(entry) {
 }
 
 function lookFrom(row) {
-  if (row >= data.gaze[gaze.sample].rows) return;
-  gaze.row = row;
-  drawGaze();
+  if (row >= data.attention[attention.sample].rows) return;
+  attention.row = row;
+  drawAttention();
 }
 
-if (data.gaze.length) {
-  const grid = () => data.gaze[gaze.sample].grid;
-  byId("samples").append(...data.gaze.map((entry, sample) => {
-    const one = button("", () => { gaze.sample = sample; lookFrom(0); }, {
+if (data.attention.length) {
+  const grid = () => data.attention[attention.sample].grid;
+  byId("samples").append(...data.attention.map((entry, sample) => {
+    const one = button("", () => { attention.sample = sample; lookFrom(0); }, {
       "aria-label": `Look at ${imageName(entry.image)}`,
       "data-sample": sample,
       "aria-pressed": "false",
@@ -100,9 +100,9 @@ if (data.gaze.length) {
     one.append(picture(entry.image, ""));
     return one;
   }));
-  byId("gaze-help").hidden = data.gaze[0].rows === 1; // of large images only the class token came along
+  byId("attention-help").hidden = data.attention[0].rows === 1; // large images have the class token's row only
   byId("class-token").addEventListener("click", () => lookFrom(0));
-  byId("shares").addEventListener("change", drawGaze);
+  byId("shares").addEventListener("change", drawAttention);
   byId("look").addEventListener("click", (event) => {
     const cell = (offset, size) => Math.min(grid() - 1, Math.max(0, Math.floor(offset / size * grid())));
     const { offsetX, offsetY, target } = event;
@@ -116,7 +116,7 @@ if (data.gaze.length) {
     const inside = (value) => Math.min(grid() - 1, Math.max(0, value));
     const middle = Math.floor(grid() / 2);
     const [stepX, stepY] = ways[event.key];
-    const [x, y] = [((gaze.row - 1) % grid()) + stepX, Math.floor((gaze.row - 1) / grid()) + stepY];
-    lookFrom(gaze.row === 0 ? 1 + middle * grid() + middle : 1 + inside(y) * grid() + inside(x));
+    const [x, y] = [((attention.row - 1) % grid()) + stepX, Math.floor((attention.row - 1) / grid()) + stepY];
+    lookFrom(attention.row === 0 ? 1 + middle * grid() + middle : 1 + inside(y) * grid() + inside(x));
   });
 }
