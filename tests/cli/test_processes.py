@@ -7,7 +7,7 @@ import pytest
 
 from sptnet.cli.processes import SHARED, take_place, tells
 from sptnet.errors import Failure, Misuse
-from sptnet.runtime.distributed import SaidElsewhere
+from sptnet.runtime.distributed import FailedOnRankZero
 
 
 @pytest.fixture
@@ -59,4 +59,4 @@ def test_a_mistake_is_told_by_one_process_of_a_machine_and_a_failure_by_whoever_
     place.setenv("RANK", rank)
     place.setenv("LOCAL_RANK", local_rank)
     assert (tells(Misuse("all see it")), tells(Failure("one fails"))) == (of_misuse, True)
-    assert not tells(SaidElsewhere("the first says so"))
+    assert not tells(FailedOnRankZero("the first says so"))

@@ -27,7 +27,7 @@ from sptnet.clustering.count_evidence import (
     relative,
     silhouette,
 )
-from sptnet.clustering.count_search import Verdict, at_the_peak, by_trust, plausible
+from sptnet.clustering.count_search import ChosenCount, choose_best, choose_by_trust, plausible_range
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.data.benchmarks.digits import digits
 from sptnet.data.split import make_split
@@ -107,17 +107,17 @@ COUNTS = [4, 5, 6, 8, 16, 32]
 
 @pytest.mark.parametrize(
     ("trust", "answer"),
-    [(1.0, Verdict(6, 6, 6)), (0.0, Verdict(5, 9, 16)), (0.5, Verdict(5, 7, 10))],
+    [(1.0, ChosenCount(6, 6, 6)), (0.0, ChosenCount(5, 9, 16)), (0.5, ChosenCount(5, 7, 10))],
 )
-def test_trust_lies_between_the_best_count_and_the_middle_of_the_plausible(trust: float, answer: Verdict) -> None:
+def test_trust_lies_between_the_best_count_and_the_middle_of_the_plausible(trust: float, answer: ChosenCount) -> None:
     """Plausible are 5 to 16, whose geometric middle is 8.94; halfway to 6 lie 5.48, 7.33 and 9.80."""
-    assert by_trust(COUNTS, SCORE, trust) == answer
-    assert at_the_peak(COUNTS, SCORE, trust) == Verdict(5, 6, 16)
+    assert choose_by_trust(COUNTS, SCORE, trust) == answer
+    assert choose_best(COUNTS, SCORE, trust) == ChosenCount(5, 6, 16)
 
 
 def test_plausible_counts_of_negative_scores_hold_the_best() -> None:
-    assert plausible([2, 3, 4], np.array([-0.3, -0.1, -0.115])) == (3, 4)
-    assert plausible([2, 3, 4], np.zeros(3)) == (2, 4)
+    assert plausible_range([2, 3, 4], np.array([-0.3, -0.1, -0.115])) == (3, 4)
+    assert plausible_range([2, 3, 4], np.zeros(3)) == (2, 4)
 
 
 def test_without_labels_the_silhouette_counts() -> None:
@@ -252,13 +252,13 @@ def test_the_default_bound_is_a_quarter_of_the_points_but_never_below_the_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[int, int]] = []
-    real = estimate.walk
+    real = estimate.search_by_balance
 
     def listening(curve: Any, low: int, high: int) -> None:
         asked.append((low, high))
         real(curve, low, high)
 
-    monkeypatch.setattr(estimate, "walk", listening)
+    monkeypatch.setattr(estimate, "search_by_balance", listening)
     features, y = blobs(4, 4, each=4)
     estimate_n_categories(features, y, random_state=0, n_repeats=1)
     estimate_n_categories(features, y, 6, random_state=0, n_repeats=1)
@@ -286,11 +286,11 @@ def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_dimensions_are_reduced_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     features, y = blobs(dim=100)
-    assert estimate.principal(estimate.unit_features(features), 64).shape == (192, 64)
+    assert estimate.principal_components(estimate.unit_features(features), 64).shape == (192, 64)
     assert estimate_n_categories(features, y, random_state=0, n_repeats=2).n_categories == 8
     random = np.random.RandomState(0)
     flat = (random.standard_normal((30, 3)) @ random.standard_normal((3, 12))).astype(np.float32)
-    kept, centred = estimate.principal(flat, 3), (flat - flat.mean(0)).astype(np.float64)
+    kept, centred = estimate.principal_components(flat, 3), (flat - flat.mean(0)).astype(np.float64)
     assert_same(kept @ kept.T, centred @ centred.T, terms=30 + 12, sums=3)  # covariance, directions, products
 
 
@@ -371,7 +371,7 @@ def test_the_silhouette_is_that_of_scikit_learn() -> None:
 
 
 def test_clusters_grow_from_smaller_solutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = torch.from_numpy(estimate.principal(blobs()[0], 64))
+    points = torch.from_numpy(estimate.principal_components(blobs()[0], 64))
     added: list[tuple[int, int]] = []
     draw = count_curve.seed_by_distance
 

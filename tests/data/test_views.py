@@ -299,10 +299,10 @@ def test_centre_views_come_in_the_order_asked_for(make_batches):
 
 
 def test_workers_are_only_started_where_they_pay(monkeypatch):
-    monkeypatch.setattr("sptnet.data.loader.own_cores", lambda: 16)
+    monkeypatch.setattr("sptnet.data.loader.cores_per_process", lambda: 16)
     assert n_workers(3, 10) == 3
     assert n_workers(0, 10**6) == 0
     assert n_workers("auto", 1999) == 0
     assert n_workers("auto", 2000) == 8
-    monkeypatch.setattr("sptnet.data.loader.own_cores", lambda: 2)
+    monkeypatch.setattr("sptnet.data.loader.cores_per_process", lambda: 2)
     assert n_workers("auto", 10**6) == 0

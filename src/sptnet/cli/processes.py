@@ -25,4 +25,4 @@ def take_place(words: Sequence[str]) -> None:
 def tells(error: SptnetError) -> bool:
     """Whether this process says what went wrong. All of them see a misuse, and one of each machine tells of it."""
     first_here = is_first() or os.environ.get("LOCAL_RANK", "0") == "0"
-    return not error.said_elsewhere and (first_here or not isinstance(error, Misuse))
+    return not error.reported_elsewhere and (first_here or not isinstance(error, Misuse))

@@ -12,14 +12,14 @@ from torch.utils.data import DataLoader
 
 from sptnet.data.store import ImageStore
 from sptnet.data.views import CentreViews, ViewMaker
-from sptnet.runtime.torchrun import own_cores
+from sptnet.runtime.torchrun import cores_per_process
 
 
 def n_workers(setting: int | str, n_images: int) -> int:
     """`auto`: none for a small pile or on few cores, where starting processes costs more than it saves."""
     if isinstance(setting, int):
         return setting
-    cores = own_cores()
+    cores = cores_per_process()
     return 0 if cores <= 2 or n_images < 2000 else min(8, cores - 1)
 
 

@@ -30,7 +30,7 @@ from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import Say
-from sptnet.runtime.torchrun import lent_cores
+from sptnet.runtime.torchrun import available_cores
 from sptnet.training.experiment import Experiment
 
 WAYS_OUT = (
@@ -141,7 +141,7 @@ def plan_discovery(
 
     def plan() -> Plan:
         alone = measure_pace(backbone, compute, images.image_set.sources, config)
-        crowded = max(1.0, everyone.on_machine / lent_cores()) if alone.device == "cpu" else 1.0
+        crowded = max(1.0, everyone.on_machine / available_cores()) if alone.device == "cpu" else 1.0
         view_bytes = 2 * backbone.tokens_per_view * backbone.dim  # float16
         size = backbone.pixels.image_size
         facts = ImageFacts(len(images.image_set), training, split.n_known, free_disk(run.path), view_bytes, size)
