@@ -71,13 +71,13 @@ def test_a_pile_knows_its_length_and_subsets() -> None:
         ({"labels": np.array([0], np.int64)}, "2 ids but 1 labels"),
         ({"given": np.array([True])}, "2 ids but 1 given"),
         ({"test": np.zeros(3, np.bool_)}, "2 ids but 3 test"),
-        ({"ids": ("a", "a")}, "the ids of the pile repeat"),
-        ({"names": ("cat", "cat")}, "the class names of the pile repeat"),
+        ({"ids": ("a", "a")}, "the ids of the image set repeat"),
+        ({"names": ("cat", "cat")}, "the class names of the image set repeat"),
         ({"labels": np.array([0, 2], np.int64)}, r"outside -1\.\.1"),
         ({"labels": np.array([0, -2], np.int64)}, r"outside -1\.\.1"),
         ({"labels": np.array([0.0, 1.0])}, "wrong type"),
         ({"test": np.array([0, 1])}, "wrong type"),
-        ({"given": np.array([True, True])}, "gives away a label nobody knows"),
+        ({"given": np.array([True, True])}, "a given label of the image set is unknown"),
     ],
 )
 def test_a_pile_refuses_columns_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
@@ -281,7 +281,7 @@ def test_too_many_unreadable_images(tmp_path: Path) -> None:
     message = (
         "2 of 10 images (20.0%) cannot be read, more than the 1.0% allowed: "
         "dog/cut.jpg (truncated), dog/empty.png (empty file). "
-        "Repair or remove them, or raise the limit with --set data.max_unreadable=0.2."
+        "Repair or remove them, or raise the limit with `data.max_unreadable=0.2`."
     )
     with pytest.raises(Failure, match=re.escape(message)):
         drop_unreadable(image_set)
@@ -294,7 +294,7 @@ def test_the_limit_it_suggests_is_enough(tmp_path: Path) -> None:
     image_set = read_folder(tmp_path)
     with pytest.raises(Failure, match=r"allowed: 'b\\n\.png' \(empty file\), c.*, d.*, \.\.\.\.") as caught:
         drop_unreadable(image_set)
-    limit = re.search(r"max_unreadable=([\d.]+)\.$", str(caught.value))
+    limit = re.search(r"max_unreadable=([\d.]+)`\.$", str(caught.value))
     assert limit is not None
     assert drop_unreadable(image_set, float(limit[1]))[0].ids == ("a.png",)
 

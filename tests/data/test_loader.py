@@ -11,7 +11,7 @@ from multiprocessing.resource_sharer import DupFd
 import pytest
 from torch.utils.data import Dataset
 
-from sptnet.data.loader import let_hang_up
+from sptnet.data.loader import ignore_broken_pipes
 from sptnet.training.loader import iterate_batches
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -47,7 +47,7 @@ def test_a_worker_says_nothing_when_the_line_goes_dead(capfd: pytest.CaptureFixt
 
 
 def test_a_worker_tells_any_other_mistake(hook: None, capsys: pytest.CaptureFixture[str]) -> None:
-    let_hang_up(0)
+    ignore_broken_pipes(0)
     for error in (BrokenPipeError(), EOFError(), KeyError("lost")):
         sys.excepthook(type(error), error, None)
     assert capsys.readouterr().err == "KeyError: 'lost'\n"

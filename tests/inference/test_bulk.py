@@ -308,7 +308,7 @@ def test_too_many_in_a_part_are_a_failure_that_can_be_mended(model: Path, damage
         in_parts(model, damaged, folder)
     assert str(error.value) == (
         f"part-00000.csv: 1 of 64 images (1.6%) cannot be read, more than the 1.0% allowed: {damaged / '0/006.png'} "
-        "(empty file). Repair or remove them, or raise the limit with --max-unreadable 0.2. With --max-unreadable 1 "
+        "(empty file). Repair or remove them, or raise the limit with `max_unreadable=0.2`. With `max_unreadable=1` "
         "all such images are passed over."
     )
     assert not (folder / "part-00000.csv").exists()

@@ -11,7 +11,7 @@ from sptnet.data.benchmarks.domains import read_domains
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage
 from sptnet.data.image_set import ImageSet
-from sptnet.data.readable import drop_unreadable
+from sptnet.data.readable import LIMIT_SETTING, drop_unreadable
 from sptnet.data.split import Split, make_split
 from sptnet.data.split_file import read_split
 from sptnet.errors import Misuse
@@ -45,14 +45,14 @@ def split_image_set(settings: DataSettings, image_set: ImageSet) -> Split:
 
 
 def load_image_set(
-    settings: DataSettings, tell: Say = say, limit_flag: str = "--set data.max_unreadable="
+    settings: DataSettings, tell: Say = say, limit_setting: str = LIMIT_SETTING
 ) -> tuple[ImageSet, list[UnreadableImage]]:
     """The pile without the images that cannot be read, and those; a benchmark must be whole, else its split shifts."""
     image_set = read_image_set(settings)
     allowed = settings.max_unreadable
     if settings.source in BENCHMARKS and settings.check_counts:
-        allowed, limit_flag = 0.0, f"--set data.check_counts=false {limit_flag}"
-    image_set, unreadable = drop_unreadable(image_set, allowed, tracker("reading images"), limit_flag)
+        allowed, limit_setting = 0.0, f"`data.check_counts=false` {limit_setting}"
+    image_set, unreadable = drop_unreadable(image_set, allowed, tracker("reading images"), limit_setting)
     for problem in unreadable[:10]:
         tell(f"skipped {printable(problem.name)}: {problem.reason}")
     if unreadable:

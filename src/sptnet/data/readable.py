@@ -1,4 +1,4 @@
-"""Looking at every image once before a run: which cannot be read, and a fingerprint of them all."""
+"""Find unreadable images before a run, and compute a fingerprint of an image set."""
 
 import hashlib
 import math
@@ -19,6 +19,9 @@ from sptnet.runtime.text import first_three, printable
 
 T = TypeVar("T")
 
+LIMIT_SETTING = "`data.max_unreadable={}`"
+"""Setting for the largest share of unreadable images, for messages; {} stands for its value."""
+
 _EDGE = 64 * 1024
 _BATCH = 1024
 
@@ -31,17 +34,20 @@ def drop_unreadable(
     image_set: ImageSet,
     max_share: float = 0.01,
     track: Callable[..., Iterable[Any]] = _no_display,
-    limit_flag: str = "--set data.max_unreadable=",
+    limit_setting: str = LIMIT_SETTING,
 ) -> tuple[ImageSet, list[UnreadableImage]]:
-    """Decode every image file once; without the unreadable ones, unless they are more than `max_share`."""
+    """Decode every image file once and return the readable images and the problems.
+
+    Raises if the share of unreadable images exceeds `max_share`; `limit_setting` names it in the message.
+    """
     files = [(i, source) for i, source in enumerate(image_set.sources) if isinstance(source, Path)]
     bad: dict[int, UnreadableImage] = {}
-    found = in_threads(check_image, [source for _, source in files], [image_set.ids[i] for i, _ in files])
-    for (i, _), problem in zip(files, track(found, total=len(files)), strict=True):
+    checks = in_threads(check_image, [source for _, source in files], [image_set.ids[i] for i, _ in files])
+    for (i, _), problem in zip(files, track(checks, total=len(files)), strict=True):
         if problem is not None:
             bad[i] = problem
     problems = list(bad.values())
-    refusal = too_many_unreadable(problems, len(image_set), max_share, limit_flag)
+    refusal = too_many_unreadable(problems, len(image_set), max_share, limit_setting)
     if refusal is not None:
         raise Failure(refusal)
     return image_set.subset([i for i in range(len(image_set)) if i not in bad]), problems
@@ -51,9 +57,9 @@ def too_many_unreadable(
     problems: Sequence[UnreadableImage],
     total: int,
     max_share: float,
-    limit_flag: str = "--set data.max_unreadable=",
+    limit_setting: str = LIMIT_SETTING,
 ) -> str | None:
-    """Why so many unreadable images of `total` cannot be skipped; None if they can."""
+    """Return an error message if more than `max_share` of `total` images are unreadable, else None."""
     share = len(problems) / max(1, total)
     examples = first_three([f"{printable(problem.name)} ({problem.reason})" for problem in problems])
     if problems and len(problems) == total:
@@ -64,24 +70,24 @@ def too_many_unreadable(
     return (
         f"{len(problems)} of {total} images ({share:.1%}) cannot be read, more than the {max_share:.1%} "
         f"allowed: {examples}. "
-        f"Repair or remove them, or raise the limit with {limit_flag}{enough:g}."
+        f"Repair or remove them, or raise the limit with {limit_setting.format(f'{enough:g}')}."
     )
 
 
 def in_threads(work: Callable[..., T], *columns: Sequence[Any]) -> Iterator[T]:
-    """`map(work, *columns)` by several threads, in order."""
-    # In batches, because a pool given a million files at once keeps a million pending results.
+    """Like `map(work, *columns)`, on several threads; results are in order."""
+    # In batches: a pool that gets a million files at once keeps a million pending results.
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for start in range(0, len(columns[0]), _BATCH):
             yield from pool.map(work, *(column[start : start + _BATCH] for column in columns))
 
 
 def fingerprint(image_set: ImageSet) -> str:
-    """A SHA-256 of everything that learning depends on; of a long file only size, beginning and end."""
+    """Return a SHA-256 of everything that training depends on; for large files only size, beginning and end."""
     digest = hashlib.sha256()
 
     def add(part: bytes) -> None:
-        # The length keeps neighbours apart: ("ab", "c") must differ from ("a", "bc").
+        # The length separates the parts: ("ab", "c") must differ from ("a", "bc").
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
 

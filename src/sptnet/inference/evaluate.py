@@ -47,7 +47,7 @@ def score_split(predictor: Predictor, images: SplitImages, prompted: bool = True
 def score_folder(predictor: Predictor, folder: Path, max_unreadable: float = 0.01, prompted: bool = True) -> Scores:
     """Score every image of a folder of categories; those whose name the model knows are old."""
     settings = DataSettings(folder=str(folder), max_unreadable=max_unreadable)
-    image_set, _ = load_image_set(settings, limit_flag="--max-unreadable ")
+    image_set, _ = load_image_set(settings, limit_setting="`max_unreadable={}`")
     known = list(predictor.categories[: predictor.n_known])
     order = known + [name for name in image_set.names if name not in known]
     position = np.array([order.index(name) for name in image_set.names] + [-1])

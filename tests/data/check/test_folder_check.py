@@ -124,13 +124,13 @@ def test_train_and_test_are_counted_apart(tmp_path: Path) -> None:
 
 def test_each_image_is_decoded_once_and_progress_is_told(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    glimpse = check_module.glimpse
+    read_reduced = check_module.read_reduced
 
     def noted(path: Path, name: str, least: int) -> Any:
         seen.append(name)
-        return glimpse(path, name, least)
+        return read_reduced(path, name, least)
 
-    monkeypatch.setattr(check_module, "glimpse", noted)
+    monkeypatch.setattr(check_module, "read_reduced", noted)
     shutil.copy(pets / "cat/0.png", pets / "cat/9.png")
     told: list[tuple[str, int]] = []
 
@@ -238,7 +238,7 @@ def test_too_many_unreadable_images_stop() -> None:
     words = (
         "4 of 40 images (10.0%) cannot be read, more than the 1.0% allowed: cat/0.png (truncated), "
         "cat/1.png (truncated), cat/2.png (truncated), .... Repair or remove them, or raise the limit with "
-        "--set data.max_unreadable=0.2."
+        "`data.max_unreadable=0.2`."
     )
     assert said(unreadable=bad) == [(words, True)]
     assert said(unreadable=bad, max_unreadable=0.1) == [
@@ -264,14 +264,14 @@ def test_labels_that_leave_nothing_to_do() -> None:
     assert said(unsorted=0, labels_are_given=False) == [
         (
             "every image is sorted, so there is nothing to discover. Put unsorted images beside the category "
-            "folders or, for an experiment, name the known classes with --set data.known_classes=5.",
+            "folders or, for an experiment, name the known classes with `data.known_classes=5`.",
             False,
         )
     ]
     assert said(categories=(cat, replace(dog, labelled=0, test=3))) == [
         (
             "only the category cat has labels, so the number of categories cannot be estimated. "
-            "Label a second category, or give the number yourself with --set n_categories=N.",
+            "Label a second category, or give the number yourself with `n_categories=N`.",
             False,
         )
     ]

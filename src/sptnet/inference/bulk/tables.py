@@ -70,7 +70,7 @@ def write_table(named: NamedPredictor, paths: Sequence[str], out: Path | None, m
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
     image_set, unreadable = drop_unreadable(
-        _as_image_set(paths), max_unreadable, tracker("reading images"), limit_flag="--max-unreadable "
+        _as_image_set(paths), max_unreadable, tracker("reading images"), limit_setting="`max_unreadable={}`"
     )
     for problem in unreadable:
         say(f"skipped {printable(problem.name)}: {problem.reason}")
@@ -133,9 +133,9 @@ def write_part(
                 features.append(batch.outputs.features)
             done += batch.n
             update(done)
-        refusal = too_many_unreadable(problems, len(files), max_unreadable, "--max-unreadable ")
+        refusal = too_many_unreadable(problems, len(files), max_unreadable, "`max_unreadable={}`")
         if refusal is not None and max_unreadable < 1:
-            raise Failure(f"{to.name}: {refusal} With --max-unreadable 1 all such images are passed over.")
+            raise Failure(f"{to.name}: {refusal} With `max_unreadable=1` all such images are passed over.")
         write_unreadable(to.with_suffix(".unreadable.csv"), problems)
         if named.with_features:
             write_features(features_file(to), torch.cat(features))
