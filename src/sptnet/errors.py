@@ -1,23 +1,23 @@
-"""The errors a user can meet: each says what is wrong and names the way out."""
+"""Exceptions for users: each message says what is wrong and how to fix it."""
 
 
 class SptnetError(Exception):
-    """Base of every error that sptnet raises on purpose; the command line prints it without a traceback."""
+    """Base class of all errors raised on purpose; the command line prints them without a traceback."""
 
     exit_code = 1
-    said_elsewhere = False
-    """Whether another process of the job prints it."""
+    reported_elsewhere = False
+    """True if another process of the job prints the message."""
     shown: str | None = None
-    """The message with flags in the place of parameters, once the command line has put them there."""
+    """The message with command-line flags instead of parameters; set by the command line."""
 
 
 class Misuse(SptnetError, ValueError):
-    """The user asked for something that cannot be done as asked: exit code 2."""
+    """Invalid request, such as a wrong setting or a missing file: exit code 2."""
 
     exit_code = 2
 
 
 class Failure(SptnetError, RuntimeError):
-    """Something went wrong while doing the right thing (damaged file, loss not finite): exit code 1."""
+    """Valid request that failed, for example on a damaged file or a loss that is not finite: exit code 1."""
 
     exit_code = 1

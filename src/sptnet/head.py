@@ -1,7 +1,7 @@
-"""The heads: from features to projections for the contrastive losses, and to logits.
+"""Heads: map features to projections for the contrastive losses and to logits.
 
 `PrototypeHead` is a cosine classifier with unit-norm prototypes (SimGCD, SPTNet), `CentroidHead` assigns the nearest
-centroid of a clustering, `ContrastiveHead` adds to it the wide projection that GCD trains with.
+centroid of a clustering, `ContrastiveHead` adds the wide projection that GCD trains with.
 """
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 def projection_mlp(dim: int, hidden: int, bottleneck: int) -> nn.Sequential:
-    """Three layers with GELU between them, small normal weights and no bias at the start."""
+    """Three linear layers with GELU in between; weights start truncated normal (std 0.02), biases at zero."""
     mlp = nn.Sequential(
         nn.Linear(dim, hidden),
         nn.GELU(),
@@ -27,10 +27,10 @@ def projection_mlp(dim: int, hidden: int, bottleneck: int) -> nn.Sequential:
 
 
 class PrototypeHead(nn.Module):
-    """Features to (projections, logits). Both read the class token; the classifier does not see the MLP."""
+    """Cosine classifier with an MLP projection. Both read the features; the classifier does not use the MLP."""
 
     lengths: Tensor | None
-    """Fixed factors of the logits; only models from elsewhere whose prototypes are not all of length 1 have them."""
+    """Fixed factor per logit; set only in imported models whose prototypes do not all have length 1."""
 
     def __init__(
         self, dim: int, n_categories: int, hidden: int = 2048, bottleneck: int = 256, with_lengths: bool = False
@@ -38,27 +38,27 @@ class PrototypeHead(nn.Module):
         super().__init__()
         self.hidden, self.bottleneck = hidden, bottleneck
         self.mlp = projection_mlp(dim, hidden, bottleneck)
-        # The rows' directions are the prototypes; their lengths cancel in `forward`. They start random uniform,
-        # as a linear layer's weights do.
+        # Only the direction of a row matters: `classify` normalises it. Initialised like a linear layer.
         self.prototypes = nn.Parameter(nn.Linear(dim, n_categories, bias=False).weight.detach().clone())
         self.register_buffer("lengths", torch.ones(n_categories) if with_lengths else None)
 
     @property
     def n_categories(self) -> int:
+        """Number of categories."""
         return len(self.prototypes)
 
     def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
-        """Projections of the raw features, and logits."""
+        """Return projections and logits; the projections are not normalised."""
         return self.mlp(features), self.classify(features)
 
     def classify(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "n k"]:
-        """Cosines between features and prototypes (no temperature)."""
+        """Return logits: cosines between features and prototypes, without temperature."""
         logits = F.linear(F.normalize(features, dim=1), F.normalize(self.prototypes, dim=1))
         return logits if self.lengths is None else logits * self.lengths
 
 
 class CentroidHead(nn.Module):
-    """Features to (features, logits): minus the squared distance of the unit feature to every centroid."""
+    """Nearest-centroid classifier on unit features; it has no projection."""
 
     centroids: Tensor
 
@@ -68,40 +68,46 @@ class CentroidHead(nn.Module):
 
     @property
     def n_categories(self) -> int:
+        """Number of categories."""
         return len(self.centroids)
 
     def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n dim"], Float[Tensor, "n k"]]:
+        """Return the features unchanged, and logits."""
         return features, self.classify(features)
 
     def classify(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "n k"]:
+        """Return logits: minus the squared distance of the unit feature to every centroid."""
         unit = F.normalize(features, dim=1)
         squares = self.centroids.square().sum(1)
         return 2 * F.linear(unit, self.centroids) - squares - unit.square().sum(1, keepdim=True)
 
 
 class ContrastiveHead(nn.Module):
-    """Features to (projections, logits): projections by an MLP, a unit bottleneck and a wide layer of unit rows.
+    """Nearest-centroid classifier with a wide projection: MLP, normalised bottleneck, linear layer with unit rows.
 
-    The contrastive losses of GCD read the wide output. Nothing of that is used at test, where the centroids decide.
+    The contrastive losses of GCD use the projections in training only; predictions come from the centroids.
     """
 
     def __init__(self, dim: int, n_categories: int, hidden: int = 2048, bottleneck: int = 256, output: int = 65536):
         super().__init__()
         self.mlp = projection_mlp(dim, hidden, bottleneck)
-        # Only the rows' directions count, so they need no scale to freeze.
+        # Only the direction of a row matters: `forward` normalises it.
         self.directions = nn.Parameter(nn.Linear(bottleneck, output, bias=False).weight.detach().clone())
         self.classifier = CentroidHead(dim, n_categories)
 
     @property
     def n_categories(self) -> int:
+        """Number of categories."""
         return self.classifier.n_categories
 
     def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n output"], Float[Tensor, "n k"]]:
+        """Return projections and logits."""
         bottleneck = F.normalize(self.mlp(features), dim=1)
         projections = F.linear(bottleneck, F.normalize(self.directions, dim=1))
         return projections, self.classify(features)
 
     def classify(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "n k"]:
+        """Return the logits of `CentroidHead`."""
         return self.classifier.classify(features)
 
 

@@ -1,8 +1,8 @@
-"""Every loss of the method, as pure functions of projections and logits.
+"""Loss functions of projections and logits.
 
-Rows are view one of all images, then view two. Logits are plain cosines; temperatures are applied inside.
-The forms are those of the published code, from which the published results came; `docs/method.md` lists where
-they differ from the paper's text. Everything is computed in float32 or better, whatever comes in.
+Rows are the first views of all images, then the second views. Logits are plain cosines; the losses apply the
+temperatures. The formulas follow the published code, which produced the published results; `docs/method.md` lists the
+differences from the text of the paper. All losses are computed in float32 or float64, whatever the input's dtype.
 """
 
 import math
@@ -25,22 +25,22 @@ def _at_least_float32(x: Tensor) -> Tensor:
 
 
 def _unit(x: Float[Tensor, "n dim"]) -> Float[Tensor, "n dim"]:
-    """Rows of length one; a zero row stays zero and keeps a finite gradient."""
+    """Normalise rows to length one; a zero row stays zero and has a finite gradient."""
     length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     return x / torch.where(length > 0, length, 1.0)
 
 
 def _log_softmax_over_others(projections: Float[Tensor, "n dim"], temperature: float) -> Float[Tensor, "n n"]:
-    """log exp(z_i.z_a/t) / sum_{b != i} exp(z_i.z_b/t); the diagonal is zero and means nothing."""
-    with torch.autocast(projections.device.type, enabled=False):  # autocast would halve the matrix product
+    """Return log(exp(z_i.z_a/t) / sum_{b != i} exp(z_i.z_b/t)); the diagonal is set to zero and must not be used."""
+    with torch.autocast(projections.device.type, enabled=False):  # keep the matrix product in full precision
         z = _unit(_at_least_float32(projections))
-        itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
-        similarities = (z @ z.T / temperature).masked_fill(itself, -torch.inf)
-        return F.log_softmax(similarities, dim=1).masked_fill(itself, 0.0)
+        diagonal = torch.eye(len(z), dtype=torch.bool, device=z.device)
+        similarities = (z @ z.T / temperature).masked_fill(diagonal, -torch.inf)
+        return F.log_softmax(similarities, dim=1).masked_fill(diagonal, 0.0)
 
 
 def info_nce(projections: Float[Tensor, "2b dim"], temperature: float = INFO_NCE_TEMPERATURE) -> Scalar:
-    """L_nce^un: each view picks out the other view of its image among all other views of the batch."""
+    """L_nce^un: identify the other view of the same image among all other views of the batch."""
     n = len(projections)
     log_p = _log_softmax_over_others(projections, temperature)
     rows = torch.arange(n, device=projections.device)
@@ -52,17 +52,17 @@ def supervised_contrastive(
     labels: Int[Tensor, " b"],
     temperature: float = SUPERVISED_CONTRASTIVE_TEMPERATURE,
 ) -> Scalar:
-    """L_nce^sup: each view is drawn to all other views of its class; zero when there is no image."""
+    """L_nce^sup: attract each view to all other views of its class; zero for an empty batch."""
     if len(projections) == 0:
         return _at_least_float32(projections).sum()
     log_p = _log_softmax_over_others(projections, temperature)
-    both = labels.repeat(2)
-    positive = (both[:, None] == both[None, :]).fill_diagonal_(False)
+    row_labels = labels.repeat(2)
+    positive = (row_labels[:, None] == row_labels[None, :]).fill_diagonal_(False)
     return -((log_p * positive).sum(1) / positive.sum(1)).mean()
 
 
 def self_distillation(logits: Float[Tensor, "2b k"], student_temperature: float, teacher_temperature: float) -> Scalar:
-    """L_cls^un: each view predicts the sharpened, constant prediction of the other view."""
+    """L_cls^un: cross-entropy of each view against the sharpened, detached prediction of the other view."""
     logits = _at_least_float32(logits)
     log_p = F.log_softmax(logits / student_temperature, dim=1)
     teacher_one, teacher_two = F.softmax(logits.detach() / teacher_temperature, dim=1).chunk(2)
@@ -71,7 +71,7 @@ def self_distillation(logits: Float[Tensor, "2b k"], student_temperature: float,
 
 
 def cross_entropy(logits: Float[Tensor, "2b k"], labels: Int[Tensor, " b"], temperature: float) -> Scalar:
-    """L_cls^sup: both views predict the label; zero when there is no image."""
+    """L_cls^sup: cross-entropy of both views against the label; zero for an empty batch."""
     logits = _at_least_float32(logits)
     if len(logits) == 0:
         return logits.sum()
@@ -79,7 +79,7 @@ def cross_entropy(logits: Float[Tensor, "2b k"], labels: Int[Tensor, " b"], temp
 
 
 def mean_entropy_gap(logits: Float[Tensor, "2b k"], temperature: float = STUDENT_TEMPERATURE) -> Scalar:
-    """log K - H(mean prediction): zero when the batch uses all categories equally. Minimising it maximises Delta."""
+    """log K - H(mean prediction): zero if the batch uses all categories equally; minimising it maximises Delta."""
     log_p = F.log_softmax(_at_least_float32(logits) / temperature, dim=1)
     log_mean = torch.logsumexp(log_p, dim=0) - math.log(len(log_p))
     return math.log(log_p.shape[1]) + (log_mean.exp() * log_mean).sum()
@@ -87,18 +87,20 @@ def mean_entropy_gap(logits: Float[Tensor, "2b k"], temperature: float = STUDENT
 
 @dataclass(frozen=True)
 class Loss:
-    """The named parts of an objective and their weighted sum."""
+    """Terms of an objective and their weighted sum."""
 
     total: Tensor
 
     def parts(self) -> dict[str, Tensor]:
-        """By name, the total last."""
+        """Return all terms by name, the total last."""
         names = [field.name for field in fields(self) if field.name != "total"]
         return {name: getattr(self, name) for name in (*names, "total")}
 
 
 @dataclass(frozen=True)
 class GcdLoss(Loss):
+    """Terms of `gcd_loss`."""
+
     info_nce: Tensor
     supervised_contrastive: Tensor
     self_distillation: Tensor
@@ -108,6 +110,8 @@ class GcdLoss(Loss):
 
 @dataclass(frozen=True)
 class ContrastiveLoss(Loss):
+    """Terms of `contrastive_loss`."""
+
     info_nce: Tensor
     supervised_contrastive: Tensor
 
@@ -121,9 +125,10 @@ def gcd_loss(
     sup_weight: float = 0.35,
     entropy_weight: float = 1.0,
 ) -> GcdLoss:
-    """The objective of SimGCD and of both stages of SPTNet.
+    """Objective of SimGCD and of both stages of SPTNet.
 
-    (1 - lambda) (self-distillation + epsilon * mean-entropy gap + InfoNCE) + lambda (cross-entropy + SupCon)
+    (1 - lambda) (self-distillation + epsilon * mean-entropy gap + InfoNCE) + lambda (cross-entropy + SupCon), with
+    lambda = `sup_weight` and epsilon = `entropy_weight`. `labels` is read only where `labelled` is true.
     """
     known = labelled.repeat(2)
     nce = info_nce(projections, INFO_NCE_TEMPERATURE)
@@ -143,7 +148,7 @@ def contrastive_loss(
     labelled: Bool[Tensor, " b"],
     sup_weight: float = 0.35,
 ) -> ContrastiveLoss:
-    """The objective of the GCD method: (1 - lambda) InfoNCE + lambda SupCon."""
+    """Objective of the GCD method: (1 - lambda) InfoNCE + lambda SupCon, with lambda = `sup_weight`."""
     nce = info_nce(projections, INFO_NCE_TEMPERATURE)
     known = labelled.repeat(2)
     contrast = supervised_contrastive(projections[known], labels[labelled], SUPERVISED_CONTRASTIVE_TEMPERATURE)

@@ -16,7 +16,7 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SplitAccuracy:
-    """Shares in [0, 1]; `old` or `new` is nan where no image has such a true class."""
+    """Accuracies in [0, 1]; `old` or `new` is NaN if no image belongs to such a class."""
 
     all: float
     old: float
@@ -26,10 +26,10 @@ class SplitAccuracy:
 def split_accuracy(
     y_true: npt.ArrayLike, y_pred: npt.ArrayLike, old_classes: Iterable[Any], form: str = "v2"
 ) -> SplitAccuracy:
-    """All/Old/New accuracy.
+    """Compute the accuracy over all, old and new classes after matching clusters to classes.
 
-    Forms: "v2" matches once over all images (the standard); "v2b" has the same matching but weighs every class
-    equally; "v1" matches old and new images separately, which lets one cluster serve twice and reads higher.
+    Forms: "v2" matches once over all images (the standard); "v2b" uses the same matching but weighs every class
+    equally; "v1" matches old and new images separately, so that one cluster may count twice, and gives higher values.
     """
     if form not in FORMS:
         raise Misuse(f"unknown form of split accuracy {form!r}. Use one of: {', '.join(FORMS)}.")
@@ -44,7 +44,7 @@ def split_accuracy(
 
 
 def as_ids(labels: npt.NDArray[Any]) -> Ids:
-    """Labels as ids from 0; small non-negative integers stay, so that ties in the matching fall as published."""
+    """Convert labels to ids from 0; small non-negative integers stay, so that ties are matched as in published code."""
     distinct, numbered = np.unique(labels, return_inverse=True)
     if labels.dtype.kind in "iu" and labels.min() >= 0 and labels.max() < 1000 + 2 * len(distinct):
         return labels.astype(np.int64)
@@ -52,7 +52,7 @@ def as_ids(labels: npt.NDArray[Any]) -> Ids:
 
 
 def contingency(rows: Ids, columns: Ids, shape: tuple[int, int] | None = None) -> Ids:
-    """counts[r, c]: number of images with row id r and column id c; a square table if no shape is given."""
+    """Count images per pair: counts[r, c] images have row id r and column id c; square if no shape is given."""
     if shape is None:
         size = int(max(rows.max(), columns.max())) + 1
         shape = size, size
@@ -62,18 +62,21 @@ def contingency(rows: Ids, columns: Ids, shape: tuple[int, int] | None = None) -
 
 
 def best_matching(counts: Ids) -> tuple[Ids, Ids]:
-    """Rows in ascending order and the column of each, one to one, with the most images (Hungarian method)."""
+    """Match rows to columns one to one such that most images match (Hungarian method).
+
+    Returns the matched rows in ascending order, and the column of each.
+    """
     rows, columns = linear_sum_assignment(counts.max() - counts)
     return np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
 
 
 def matched_share(counts: Ids) -> float:
-    """Share of images in the cells of the best matching, in [0, 1]; the table must not be empty."""
+    """Return the share of images in the cells of the best matching; the table must not be empty."""
     return float(counts[best_matching(counts)].sum() / counts.sum())
 
 
 def match_clusters(true: Ids, pred: Ids) -> Ids:
-    """True class per predicted cluster, by the matching with the most images."""
+    """Return the true class per predicted cluster, by the best matching."""
     return best_matching(contingency(pred, true))[1]
 
 
@@ -113,6 +116,6 @@ FORMS: dict[str, Callable[[Ids, Ids, npt.NDArray[np.bool_]], SplitAccuracy]] = {
 
 
 def nmi_ari(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> tuple[float, float]:
-    """Normalised mutual information and adjusted Rand index: no matching, no old and new."""
+    """Compute normalised mutual information and adjusted Rand index over all images; neither needs a matching."""
     nmi = normalized_mutual_info_score(y_true, y_pred)
     return float(nmi), float(adjusted_rand_score(y_true, y_pred))

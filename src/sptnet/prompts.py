@@ -1,7 +1,7 @@
 """Learnable pixel prompts: a frame inside every patch (spatial) and a border round the image (global).
 
-Prompts are added to normalised pixels. Each module holds exactly the values it trains: the frame's pixels, listed
-row by row, scattered into an otherwise empty image by `delta()`.
+Prompts are added to normalised pixels. A module's parameters are only the pixels of its frame, listed row by row;
+`delta()` scatters them into an image of zeros.
 """
 
 from typing import cast
@@ -17,11 +17,12 @@ KINDS = ("none", "global", "shared", "spatial", "shared+global", "spatial+global
 
 
 def as_pair(size: Size) -> tuple[int, int]:
+    """Return (height, width); an int means a square."""
     return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
 
 
 def frame_mask(height: int, width: int, thickness: int, name: str) -> Bool[Tensor, "height width"]:
-    """True on the outermost `thickness` pixels of a rectangle; the frame must leave an inside."""
+    """Mask of the outermost `thickness` pixels of a rectangle; at least one inner pixel must remain."""
     largest = (min(height, width) - 1) // 2
     if not 1 <= thickness <= largest:
         raise Misuse(
@@ -34,17 +35,19 @@ def frame_mask(height: int, width: int, thickness: int, name: str) -> Bool[Tenso
 
 
 class Prompt(nn.Module):
-    """Images to images: adds the same learned picture to each of them."""
+    """Base class of prompts that add the same learned pixels to every image."""
 
     def delta(self) -> Float[Tensor, "1 3 height width"]:
+        """Return the pixels that are added to an image."""
         raise NotImplementedError
 
     def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 3 height width"]:
+        """Add the prompt to every image."""
         return images + self.delta()
 
 
 class GlobalPrompt(Prompt):
-    """A border of width m+ round the whole image: 6 m+ (H + W - 2 m+) values."""
+    """Border of width m+ round the whole image: 6 m+ (H + W - 2 m+) parameters."""
 
     mask: Tensor
 
@@ -57,12 +60,13 @@ class GlobalPrompt(Prompt):
         self.values = nn.Parameter(torch.randn(3, int(self.mask.sum()), generator=generator))
 
     def delta(self) -> Float[Tensor, "1 3 height width"]:
+        """Return the border on an image of zeros."""
         canvas = self.values.new_zeros(3, *self.mask.shape)
         return canvas.masked_scatter(self.mask, self.values)[None]
 
 
 class SpatialPrompt(Prompt):
-    """A frame of width m inside every patch: 6 m (h + w - 2 m) values a patch, or one such frame for all patches."""
+    """Frame of width m inside every patch: 6 m (h + w - 2 m) parameters per patch, or one frame shared by all."""
 
     mask: Tensor
 
@@ -88,6 +92,7 @@ class SpatialPrompt(Prompt):
         self.values = nn.Parameter(torch.randn(n_frames, 3, int(self.mask.sum()), generator=generator))
 
     def delta(self) -> Float[Tensor, "1 3 height width"]:
+        """Return the frames of all patches as one image."""
         (rows, columns), (h, w) = self.grid, self.mask.shape
         frames = self.values.new_zeros(len(self.values), 3, h, w).masked_scatter(self.mask, self.values)
         frames = frames.expand(rows * columns, 3, h, w).view(rows, columns, 3, h, w)
@@ -95,7 +100,7 @@ class SpatialPrompt(Prompt):
 
 
 class SummedPrompt(Prompt):
-    """Several prompts added up, in the order given; none at all leaves images as they are."""
+    """Sum of several prompts, added in the given order; without prompts, images are returned unchanged."""
 
     nothing: Tensor
 
@@ -105,14 +110,16 @@ class SummedPrompt(Prompt):
         self.register_buffer("nothing", torch.zeros(1, 3, *as_pair(image_size)), persistent=False)
 
     def delta(self) -> Float[Tensor, "1 3 height width"]:
+        """Return the sum of all parts; zeros without parts."""
         return sum((cast(Prompt, part).delta() for part in self.parts), start=self.nothing)
 
     def forward(self, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch 3 height width"]:
+        """Add all prompts to every image."""
         return super().forward(images) if len(self.parts) else images
 
 
 class DeepTokens(nn.Module):
-    """Prompt tokens for every block of a ViT (VPT, deep): the hidden-space rival of pixel prompts."""
+    """Learnable tokens for every block of a ViT (VPT-deep), a baseline in feature space: depth x n_tokens x dim."""
 
     def __init__(self, depth: int, n_tokens: int, dim: int, patch_size: int, generator: Generator | None = None):
         super().__init__()
@@ -129,7 +136,7 @@ def build_prompt(
     border: int = 30,
     generator: Generator | None = None,
 ) -> SummedPrompt:
-    """The prompts of a kind: SPTNet is "spatial+global", SPTNet-P "spatial", SPTNet-S "shared"."""
+    """Build the prompts of a kind: SPTNet uses "spatial+global", SPTNet-P "spatial", SPTNet-S "shared"."""
     if kind not in KINDS:
         raise Misuse(f"unknown kind of prompt {kind!r}. Use one of: {', '.join(KINDS)}.")
     parts: list[Prompt] = []

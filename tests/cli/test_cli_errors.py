@@ -293,7 +293,7 @@ def test_an_image_size_that_no_patch_divides_is_refused_by_every_method(recipe: 
 
 def test_cuda_where_there_is_none_is_refused(train: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    refused(train("--device", "cuda"), "device 'cuda' is not available here", "device=cpu")
+    refused(train("--device", "cuda"), "device 'cuda' is not available here", "--device cpu")
 
 
 def test_all_mistakes_of_a_configuration_are_reported_at_once(tmp_path: Path, train: Call) -> None:

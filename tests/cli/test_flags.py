@@ -28,6 +28,8 @@ FLAGS = {name: f"--{name}" for name in ("out", "overwrite", "weights", "minutes"
         ("Resume it: `train(out='runs/a b', resume=True)`", "Resume it: sptnet train --out 'runs/a b' --resume"),
         ("Name it: `edit('runs/a', 'rename', 'new-1', 'NAME')`", "Name it: sptnet edit runs/a rename new-1 NAME"),
         ("`import_('f.pt', out='MODEL')`", "sptnet import f.pt --out MODEL"),
+        ("`data('cub', data='DIR', download=True)`", "sptnet data cub --data DIR --download"),
+        ("`settings` 'x' is no setting", "--set 'x' is no setting"),
         ("The setting `training.batch_size` is too large.", "The setting `training.batch_size` is too large."),
         ("See `sptnet recipes list`.", "See `sptnet recipes list`."),
         ("`f(x)` is no call of constants", "`f(x)` is no call of constants"),

@@ -7,7 +7,7 @@ import pytest
 
 from sptnet.cli.processes import DISTRIBUTED, prints_error, set_up_rank
 from sptnet.errors import Failure, Misuse
-from sptnet.runtime.distributed import SaidElsewhere
+from sptnet.runtime.distributed import FailedOnRankZero
 
 
 @pytest.fixture
@@ -59,4 +59,4 @@ def test_misuse_is_printed_once_per_machine_and_a_failure_by_the_rank_that_fails
     rank_0.setenv("RANK", rank)
     rank_0.setenv("LOCAL_RANK", local_rank)
     assert (prints_error(Misuse("raised by all")), prints_error(Failure("raised by one"))) == (of_misuse, True)
-    assert not prints_error(SaidElsewhere("printed by rank 0"))
+    assert not prints_error(FailedOnRankZero("printed by rank 0"))

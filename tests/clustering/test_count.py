@@ -1,10 +1,8 @@
 """Counting categories: both rules find a known truth, try no count twice, and refuse what cannot be counted."""
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +11,11 @@ import pytest
 import torch
 from sklearn.metrics import silhouette_score
 
-from conftest import Call
-from helpers.rounding import DOUBLE, assert_differs, assert_same, terms_of
+from helpers.rounding import DOUBLE, assert_same
 from sptnet.clustering import count as estimate
 from sptnet.clustering import count_evidence as count_curve
 from sptnet.clustering import count_search
-from sptnet.clustering.count import CountEstimate, CountTrial, estimate_n_categories
+from sptnet.clustering.count import CountEstimate, estimate_n_categories
 from sptnet.clustering.count_evidence import (
     GrowingClusters,
     Pairs,
@@ -27,14 +24,9 @@ from sptnet.clustering.count_evidence import (
     relative,
     silhouette,
 )
-from sptnet.clustering.count_search import Verdict, at_the_peak, by_trust, plausible
+from sptnet.clustering.count_search import ChosenCount, choose_best, choose_by_trust, plausible_range
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
-from sptnet.data.benchmarks.digits import digits
-from sptnet.data.split import make_split
 from sptnet.errors import Misuse
-from sptnet.inference.features import extract_features
-from sptnet.model.backbone import build_backbone
-from sptnet.runtime.compute import choose_compute
 
 METHODS = ("balance", "brent")
 Problem = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]
@@ -107,17 +99,17 @@ COUNTS = [4, 5, 6, 8, 16, 32]
 
 @pytest.mark.parametrize(
     ("trust", "answer"),
-    [(1.0, Verdict(6, 6, 6)), (0.0, Verdict(5, 9, 16)), (0.5, Verdict(5, 7, 10))],
+    [(1.0, ChosenCount(6, 6, 6)), (0.0, ChosenCount(5, 9, 16)), (0.5, ChosenCount(5, 7, 10))],
 )
-def test_trust_lies_between_the_best_count_and_the_middle_of_the_plausible(trust: float, answer: Verdict) -> None:
+def test_trust_lies_between_the_best_count_and_the_middle_of_the_plausible(trust: float, answer: ChosenCount) -> None:
     """Plausible are 5 to 16, whose geometric middle is 8.94; halfway to 6 lie 5.48, 7.33 and 9.80."""
-    assert by_trust(COUNTS, SCORE, trust) == answer
-    assert at_the_peak(COUNTS, SCORE, trust) == Verdict(5, 6, 16)
+    assert choose_by_trust(COUNTS, SCORE, trust) == answer
+    assert choose_best(COUNTS, SCORE, trust) == ChosenCount(5, 6, 16)
 
 
 def test_plausible_counts_of_negative_scores_hold_the_best() -> None:
-    assert plausible([2, 3, 4], np.array([-0.3, -0.1, -0.115])) == (3, 4)
-    assert plausible([2, 3, 4], np.zeros(3)) == (2, 4)
+    assert plausible_range([2, 3, 4], np.array([-0.3, -0.1, -0.115])) == (3, 4)
+    assert plausible_range([2, 3, 4], np.zeros(3)) == (2, 4)
 
 
 def test_without_labels_the_silhouette_counts() -> None:
@@ -252,13 +244,13 @@ def test_the_default_bound_is_a_quarter_of_the_points_but_never_below_the_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[int, int]] = []
-    real = estimate.walk
+    real = estimate.search_by_balance
 
     def listening(curve: Any, low: int, high: int) -> None:
         asked.append((low, high))
         real(curve, low, high)
 
-    monkeypatch.setattr(estimate, "walk", listening)
+    monkeypatch.setattr(estimate, "search_by_balance", listening)
     features, y = blobs(4, 4, each=4)
     estimate_n_categories(features, y, random_state=0, n_repeats=1)
     estimate_n_categories(features, y, 6, random_state=0, n_repeats=1)
@@ -286,11 +278,11 @@ def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_dimensions_are_reduced_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     features, y = blobs(dim=100)
-    assert estimate.principal(estimate.unit_features(features), 64).shape == (192, 64)
+    assert estimate.principal_components(estimate.unit_features(features), 64).shape == (192, 64)
     assert estimate_n_categories(features, y, random_state=0, n_repeats=2).n_categories == 8
     random = np.random.RandomState(0)
     flat = (random.standard_normal((30, 3)) @ random.standard_normal((3, 12))).astype(np.float32)
-    kept, centred = estimate.principal(flat, 3), (flat - flat.mean(0)).astype(np.float64)
+    kept, centred = estimate.principal_components(flat, 3), (flat - flat.mean(0)).astype(np.float64)
     assert_same(kept @ kept.T, centred @ centred.T, terms=30 + 12, sums=3)  # covariance, directions, products
 
 
@@ -371,7 +363,7 @@ def test_the_silhouette_is_that_of_scikit_learn() -> None:
 
 
 def test_clusters_grow_from_smaller_solutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = torch.from_numpy(estimate.principal(blobs()[0], 64))
+    points = torch.from_numpy(estimate.principal_components(blobs()[0], 64))
     added: list[tuple[int, int]] = []
     draw = count_curve.seed_by_distance
 
@@ -384,110 +376,3 @@ def test_clusters_grow_from_smaller_solutions(monkeypatch: pytest.MonkeyPatch) -
     inertias = [clusters.cluster(k)[1] for k in (4, 8, 6)]
     assert added == [(0, 4), (4, 4), (4, 2)]
     assert inertias[0] > inertias[2] > inertias[1]
-
-
-@pytest.fixture(scope="module")
-def digit_features() -> Problem:
-    image_set = digits()
-    split = make_split(image_set, 5)
-    features = extract_features(build_backbone("sptnet_digits_vit"), image_set.sources, 0.875, choose_compute("cpu"))
-    return features.numpy(), split.labels
-
-
-def test_the_digits_are_about_ten(digit_features: Problem) -> None:
-    result = estimate_n_categories(*digit_features, random_state=0)
-    assert 7 <= result.n_categories <= 13
-    assert result.interval[0] >= 5
-
-
-def test_features_come_in_order_and_say_how_far_they_are(
-    few_digits: Any, make_model: Callable[..., Any], cpu: Any
-) -> None:
-    backbone = make_model().backbone.train()
-    heard: list[int] = []
-    sources = few_digits.image_set.sources
-    two_times = [*sources, *sources]
-    features = extract_features(backbone, two_times, 0.875, cpu, on_progress=heard.append)
-    assert features.shape == (120, 96) and features.dtype == torch.float32
-    assert heard == [64, 120]
-    assert_same(features[:60], features[60:], terms_of(backbone))
-    assert_differs(features[0], features[1], terms_of(backbone))
-    assert backbone.training
-    assert extract_features(backbone, [], 0.875, cpu).shape == (0, 96)
-
-
-@pytest.fixture
-def words(digit_folder: Path, tiny_settings: list[str]) -> list[object]:
-    settings = [w for setting in [*tiny_settings, "data.known_classes=5"] for w in ("--set", setting)]
-    return ["estimate", "digits", "--data", digit_folder, *settings]
-
-
-def test_the_verb_prints_a_number_a_table_and_a_plot(call: Call, words: list[object], tmp_path: Path) -> None:
-    plot = tmp_path / "plots" / "curve.png"
-    code, out, _ = call(*words, "--plot", plot)
-    assert code == 0
-    assert "counts tried" in out and "labelled accuracy" in out
-    last = out.splitlines()[-3:]
-    assert last[0].startswith("about ") and last[0].endswith("; 5 known, 10 in truth")
-    number = last[0].split()[1]
-    assert last[1] == f"train with: --set n_categories={number}"
-    assert last[2] == f"plot: {plot}"
-    assert plot.read_bytes().startswith(b"\x89PNG")
-    again = call(*words, "--plot", plot)
-    assert again[0] == 2 and f"{plot} exists already. Give another --plot." in again[2]
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_the_verb_gives_json(call: Call, words: list[object], method: str) -> None:
-    code, out, _ = call(*words, "--json", "--seed", 3, "--method", method, "--min", 6, "--max", 12)
-    assert code == 0
-    answer = json.loads(out)
-    assert (answer["method"], answer["n_known"], answer["truth"]) == (method, 5, 10)
-    assert set(answer) == {"n_categories", "interval", "curve", "method", "n_known", "truth"}
-    counts = [trial["n_categories"] for trial in answer["curve"]]
-    assert min(counts) >= 6 and max(counts) <= 12
-    assert set(answer["curve"][0]) == set(CountTrial.__dataclass_fields__)
-
-
-def test_the_verb_does_not_know_the_truth_of_unsorted_images(
-    call: Call, words: list[object], digit_folder: Path, tmp_path: Path
-) -> None:
-    for i, image in enumerate(sorted(digit_folder.glob("*/*.png"))):
-        known = int(image.parent.name) < 3 and i % 2 == 0
-        target = tmp_path / (image.parent.name if known else "unlabelled") / image.name
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes(image.read_bytes())
-    code, out, _ = call("estimate", "--data", tmp_path, "--backbone", "sptnet_digits_vit", *words[4:-2])
-    assert code == 0
-    assert out.splitlines()[-2].endswith("; 3 known")
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (
-            ["--plot", "curve.txt"],
-            "curve.txt is not the name of a picture. Give a file that ends in .png, .pdf or .svg.",
-        ),
-        (
-            ["--set", "data.known_classes=1", "--method", "balance"],
-            "at least two known ones with at least two labelled",
-        ),
-        (["--max", "3"], "max_categories is 3, less than the smallest count 5"),
-        (["--method", "guess"], "unknown method 'guess'"),
-        (["--source", "nowhere"], "data.source"),
-    ],
-)
-def test_the_verb_refuses(call: Call, words: list[object], more: list[str], message: str) -> None:
-    code, _, err = call(*words, *more)
-    assert code == 2
-    assert message in err
-
-
-def test_images_without_any_label_are_refused(call: Call, words: list[object], tmp_path: Path) -> None:
-    (tmp_path / "unlabelled").mkdir()
-    first = next(iter(sorted(Path(str(words[3])).glob("*/*.png"))))
-    (tmp_path / "unlabelled" / "a.png").write_bytes(first.read_bytes())
-    code, _, err = call(*["estimate", "digits", "--data", tmp_path, *words[4:-2]])
-    assert code == 2
-    assert "no training image has a label" in err

@@ -211,11 +211,6 @@ def test_keys_are_listed_by_section() -> None:
     assert "data" not in keys
 
 
-def test_unknown_methods_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(Misuse, match=r"unknown method 'simgdc'.*simgcd, sptnet"):
-        stages_of(Config(method="simgdc"))
-
-
 def test_benchmarks_are_read_exactly_and_own_images_quickly() -> None:
     assert load_recipe("digits").reading == "exact"
     assert load_recipe("digits", ["data.source=cub"]).reading == "exact"

@@ -1,21 +1,15 @@
-"""The recipes of the package: what the paper and its authors' README say, nothing twice, and a table of them."""
+"""Recipes of the package: they repeat the numbers of the paper and of its authors' README, and nothing twice."""
 
-import itertools
-import json
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
+from helpers.published_recipes import INCONSISTENT, PAPER, PROMPTS, README, SSB, TABLE_6, header, leaves, scores_of
 from helpers.rounding import DOUBLE
-from sptnet.cli import main
 from sptnet.config import Config, DataSource
 from sptnet.config.recipe_table import PublishedScores, published, recipe_table
 from sptnet.config.recipes import load_recipe, recipe_names, recipe_text
@@ -23,87 +17,15 @@ from sptnet.errors import Misuse
 from sptnet.methods import METHODS, stages_of
 
 ROOT = Path(__file__).parents[2]
-DOCS = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
 PLAIN = ["digits", "gcd", "kmeans", "simgcd", "sptnet", "sptnet-dinov2", "sptnet-p", "sptnet-s"]
 BENCHMARKS = [name for name in recipe_names() if "/" in name]
 FOUR = ("simgcd", "sptnet", "sptnet-p", "sptnet-s")
-PAPER = ("aircraft", "cars", "cifar10", "cifar100", "cub", "herbarium19", "imagenet100")
-SSB = ("cub", "cars", "aircraft")
-
-# Learning rates of prompts and model: the authors' README, and the paper's Table 6 for SPTNet-P and SPTNet-S.
-README = {
-    "cifar10": (1, 3e-3), "cifar100": (5, 3e-3), "imagenet100": (5, 3e-3), "herbarium19": (0.5, 1e-2),
-    "cub": (25, 0.05), "cars": (10, 0.05), "aircraft": (1, 0.05),
-}  # fmt: skip
-TABLE_6 = {
-    "cifar10": (20, 3e-3), "cifar100": (1, 1e-3), "imagenet100": (10, 3e-3), "herbarium19": (1, 5e-3),
-    "cub": (25, 0.05), "cars": (10, 0.05), "aircraft": (1, 0.05),
-}  # fmt: skip
 
 # Share of images of known classes among those that are scored.
 OLD_SHARE = {
     "cifar10": 1 / 3, "cifar100": 2 / 3, "imagenet100": 0.335, "imagenet1k": 1 / 3, "cub": 0.334, "cars": 0.325,
     "aircraft": 0.333, "herbarium19": 0.35,
 }  # fmt: skip
-# Published rows whose All is not the mix of Old and New, and that mix.
-INCONSISTENT = {
-    "cub/sptnet": 66.3,
-    "cub/sptnet-p-dinov2": 75.9,
-    "imagenet100/sptnet-p-estimated": 80.4,
-    "ablation/border-30": 66.3,
-    "ablation/prompt-only-global": 57.2,
-    "ablation/strategy-end-to-end": 57.9,
-    "ablation/strategy-data-first": 56.7,
-    "ablation/strategy-data-first-imagenet100": 82.8,
-}
-
-# Tables 4 and 5: averages over the Semantic Shift Benchmark. Kind of prompt, strategy, All, Old, New.
-PROMPTS = {
-    "prompt-only-vpt": ("vpt", "prompts-only", 54.4, 64.7, 49.1),
-    "prompt-only-global": ("global", "prompts-only", 56.7, 64.6, 53.5),
-    "prompt-only-spatial": ("spatial", "prompts-only", 57.9, 67.2, 53.3),
-    "prompt-global": ("global", "alternate", 57.8, 66.3, 53.8),
-    "prompt-shared": ("shared", "alternate", 60.5, 68.6, 56.5),
-    "prompt-spatial": ("spatial", "alternate", 59.1, 68.5, 54.5),
-    "prompt-shared-global": ("shared+global", "alternate", 60.9, 69.0, 57.3),
-    "prompt-spatial-global": ("spatial+global", "alternate", 61.4, 69.9, 57.5),
-    "strategy-fine-tune": ("none", "fine-tune", 57.0, 66.0, 52.3),
-    "strategy-end-to-end": ("spatial+global", "end-to-end", 58.6, 67.4, 53.2),
-    "strategy-data-first": ("spatial+global", "data-first", 58.0, 66.4, 51.9),
-    "strategy-model-first": ("spatial+global", "model-first", 59.2, 67.8, 54.9),
-    "strategy-alternate": ("spatial+global", "alternate", 61.4, 69.9, 57.5),
-}
-
-
-def header(name: str) -> str:
-    """The comment at the top as one line of text."""
-    lines = recipe_text(name).splitlines()
-    return " ".join(line.lstrip("# ") for line in lines[: next(i for i, line in enumerate(lines) if line[:1] != "#")])
-
-
-def scores_of(name: str) -> PublishedScores:
-    found = published(recipe_text(name))
-    assert found is not None, name
-    return found
-
-
-def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= leaves(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, str, str]]:
-    def run(*arguments: object) -> tuple[Any, str, str]:
-        monkeypatch.setattr(sys, "argv", ["sptnet", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code, captured.out, captured.err
-
-    return run
 
 
 # --- which there are --------------------------------------------------------------------------------------------------
@@ -365,56 +287,7 @@ def test_a_line_that_cannot_be_read_is_refused_with_the_right_form(text: str) ->
         published(text)
 
 
-# --- the command line -------------------------------------------------------------------------------------------------
-
-
-def test_the_list_has_a_line_for_every_recipe(call: Callable[..., tuple[Any, str, str]]) -> None:
-    code, out, err = call("recipes", "list")
-    head, *lines = out.splitlines()
-    assert (code, err, head.split()) == (
-        0, "", ["name", "data", "set", "method", "All", "Old", "New", "what", "it", "does"],
-    )  # fmt: skip
-    assert [line.split()[0] for line in lines] == recipe_names()
-    by_name = {line.split()[0]: re.split(r" {2,}", line) for line in lines}
-    sentence = "SPTNet on CUB-200-2011 (Semantic Shift Benchmark)."
-    assert by_name["cub/sptnet"] == ["cub/sptnet", "cub", "sptnet", "65.8", "68.8", "65.1", sentence]
-    assert by_name["pacs/simgcd"][1:6] == ["pacs", "simgcd", "-", "-", "-"]
-    assert by_name["sptnet-p"][1:3] == ["folder", "sptnet-p"]
-    assert by_name["ablation/prompt-shared"][2] == "sptnet-s"
-    assert by_name["ablation/prompt-only-spatial"][2] == "sptnet"
-    assert by_name["ablation/prompt-shared"][-1].endswith(" (published: SSB average)")
-
-
-@pytest.mark.parametrize("folder", ["cub", "cub/"])
-def test_the_list_of_a_folder_also_as_json(folder: str, call: Callable[..., tuple[Any, str, str]]) -> None:
-    names = [name for name in recipe_names() if name.startswith("cub/")]
-    assert [line.split()[0] for line in call("recipes", "list", folder)[1].splitlines()[1:]] == names
-    code, out, _ = call("recipes", "list", folder, "--json")
-    entries = json.loads(out)
-    assert (code, [entry["name"] for entry in entries]) == (0, names)
-    assert entries[names.index("cub/sptnet")] == {
-        "name": "cub/sptnet",
-        "data": "cub",
-        "method": "sptnet",
-        "published": {"all": 65.8, "old": 68.8, "new": 65.1, "of": None},
-        "summary": "SPTNet on CUB-200-2011 (Semantic Shift Benchmark).",
-    }
-
-
-def test_a_folder_that_is_none_is_refused(call: Callable[..., tuple[Any, str, str]]) -> None:
-    code, out, err = call("recipes", "list", "cup")
-    assert (code, out) == (2, "")
-    assert "no folder of recipes 'cup'. Choose from: ablation, aircraft, cars," in err
-    with pytest.raises(Misuse, match="no folder of recipes ''"):
-        recipe_table("")
-
-
-def test_a_recipe_of_a_folder_is_shown_and_copied(tmp_path: Path, call: Callable[..., tuple[Any, str, str]]) -> None:
-    assert call("recipes", "show", "cub/sptnet")[1] == recipe_text("cub/sptnet")
-    mine = tmp_path / "mine.toml"
-    assert call("recipes", "copy", "cub/sptnet", mine)[0] == 0
-    assert mine.read_text(encoding="utf-8") == recipe_text("cub/sptnet")
-    assert load_recipe(str(mine)) == load_recipe("cub/sptnet")
+# --- names -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -448,124 +321,6 @@ def test_a_folder_is_not_a_recipe(folder: str) -> None:
         recipe_text(folder)
 
 
-# --- docs/benchmarks.md -----------------------------------------------------------------------------------------------
-
-
-def doc_table(first: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The columns and rows of the table whose first column has this title."""
-    block = re.search(rf"^\| {re.escape(first)} \|.*?(?=\n\n)", DOCS, re.MULTILINE | re.DOTALL)
-    assert block is not None, first
-    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block[0].splitlines()]
-    return head[1:], {row[0]: row[1:] for row in rows}
-
-
-def as_printed(name: str) -> str:
-    scores = scores_of(name)
-    return f"{scores.all:.1f} / {scores.old:.1f} / {scores.new:.1f}"
-
-
-@pytest.mark.parametrize(("title", "ending"), [("data set", ""), ("data set, DINOv2", "-dinov2")])
-def test_the_tables_of_published_numbers_are_those_of_the_recipes(title: str, ending: str) -> None:
-    columns, rows = doc_table(title)
-    assert columns == ["SimGCD", "SPTNet-P", "SPTNet-S", "SPTNet"]
-    assert sorted(rows) == (["cub", "imagenet100"] if ending else sorted(PAPER))
-    for source, cells in rows.items():
-        assert cells == [as_printed(f"{source}/{column.lower()}{ending}") for column in columns]
-
-
-def test_the_table_of_baselines_is_that_of_the_recipes() -> None:
-    columns, rows = doc_table("data set, baselines")
-    assert sorted(rows) == sorted(PAPER)
-    for source, cells in rows.items():
-        assert cells == [as_printed(f"{source}/{column.lower()}") for column in columns]
-
-
-def test_the_tables_of_ablations_are_those_of_the_recipes() -> None:
-    listed = re.findall(r"^\| `(\S+)` \| ([^|]+) \|(?: ([^|]+) \|)?$", DOCS, re.MULTILINE)
-    assert {name for name, *_ in listed} == {
-        *(f"ablation/{row}" for row in ("prompt-none", *PROMPTS)),
-        *(f"{source}/{method}-estimated" for source in ("cub", "imagenet100") for method in ("simgcd", "sptnet-p")),
-    }
-    for name, here, imagenet in listed:
-        assert here == as_printed(name)
-        assert imagenet == (as_printed(f"{name}-imagenet100") if "strategy" in name else "")
-    _, domains = doc_table("DomainNet")
-    for method, (real, painting, others) in domains.items():
-        text = header(f"domainnet/{method.lower()}")
-        assert f"{real} (real)" in text
-        assert f"Painting {painting}; the other four domains {others}." in text
-
-
-def test_the_table_of_settings_is_that_of_the_recipes() -> None:
-    for line in re.findall(r"^\| (\w+) \| (\S+), (\S+) \| (\S+), (\S+) \| (\d), (\d) \|$", DOCS, re.MULTILINE):
-        source, *numbers = line
-        one, two = load_recipe(f"{source}/sptnet"), load_recipe(f"{source}/sptnet-s")
-        expected = [config.sptnet for config in (one, two)]
-        rates = [rate for stage in expected for rate in (stage.prompt_learning_rate, stage.learning_rate)]
-        assert [*map(float, numbers)] == [*rates, one.simgcd.entropy_weight, one.sptnet.entropy_weight]
-    assert sorted(doc_table("data set")[1]) == sorted(PAPER)
-
-
-def test_the_table_of_inconsistencies_is_whole() -> None:
-    _, rows = doc_table("row")
-    assert sorted(float(cells[1].split(";")[0]) for cells in rows.values()) == sorted(set(INCONSISTENT.values()))
-
-
-def test_the_counts_are_those_that_sptnet_data_checks() -> None:
-    from sptnet.data.benchmarks import BENCHMARKS
-
-    _, rows = doc_table("name")
-    assert list(rows) == list(BENCHMARKS)
-    for name, cells in rows.items():
-        known, expected = BENCHMARKS[name].n_known, BENCHMARKS[name].expected
-        numbers = [expected.labelled, known, expected.unlabelled, expected.classes, expected.test]
-        assert cells == ["-" if number is None else str(number) for number in numbers], name
-
-
-def after(flag: str, command: list[str]) -> list[str]:
-    return [value for name, value in itertools.pairwise(command) if name == flag]
-
-
-@pytest.fixture(scope="module")
-def commands() -> list[list[str]]:
-    """Every command of the page, in order, as the shell would call it, loops included."""
-    bash = shutil.which("bash")
-    if bash is None:
-        pytest.skip("needs bash")
-    script = "\n".join(re.findall(r"```bash\n(.*?)```", DOCS, re.DOTALL))
-    say = "sptnet() { printf '%s\\t' \"$@\"; printf '\\n'; }\n"
-    done = subprocess.run([bash, "-eu"], input=say + script, capture_output=True, text=True, check=True, timeout=120)
-    assert done.stderr == ""
-    return [line.rstrip("\t").split("\t") for line in done.stdout.splitlines()]
-
-
-def test_the_commands_train_recipes_that_exist_with_settings_that_hold(commands: list[list[str]]) -> None:
-    finished: dict[str, Config] = {}
-    for _, recipe, *options in (command for command in commands if command[0] == "train"):
-        config = load_recipe(recipe, after("--set", options))
-        (data,), (out,) = after("--data", options), after("--out", options)
-        assert data == f"data/{config.data.source}"
-        assert out not in finished
-        for start in after("--start-from", options):  # the SimGCD run that this recipe would train itself
-            same = {"simgcd", "data", "backbone", "head", "n_categories", "category_factor"}
-            assert finished[start].method == "simgcd"
-            wanted = config.changed(simgcd={"entropy_weight": finished[start].simgcd.entropy_weight})
-            assert finished[start].model_dump(include=same) == wanted.model_dump(include=same), (recipe, start)
-        finished[out] = config
-    assert len(finished) == 3 * 7 * 6 + 3 * 3 * 8 + 4 + 14 + 2 * 4 + 3 + 2 * 2 + 4 + 4 + 3 + 3
-
-
-def test_the_loop_over_ssb_gives_every_set_its_own_learning_rate(commands: list[list[str]]) -> None:
-    for _, recipe, *options in (command for command in commands if command[0] == "train"):
-        (data,) = after("--data", options)
-        if recipe.startswith("ablation/") and data in ("data/cars", "data/aircraft"):
-            stage = load_recipe(recipe, after("--set", options)).sptnet
-            expected = (*README[data.removeprefix("data/")], 1)
-            assert (stage.prompt_learning_rate, stage.learning_rate, stage.entropy_weight) == expected
-
-
-def test_settings_outside_commands_exist_too(commands: list[list[str]]) -> None:
-    keys = re.findall(r"(?:--set '?|`)([a-z]+\.[a-z_]+|n_categories|category_factor)[=`]", DOCS)
-    assert set(keys) <= set(leaves(Config().model_dump())) | {"run.json", "split.json"}
-    assert {command[0] for command in commands} == {"train", "evaluate", "predict", "data", "import"}
-    assert {command[1] for command in commands if command[0] == "data"} == {"cub"}
+def test_a_folder_without_a_name_has_no_table() -> None:
+    with pytest.raises(Misuse, match="no folder of recipes ''"):
+        recipe_table("")

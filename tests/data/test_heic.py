@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from sptnet.data.folder import read_folder
-from sptnet.data.heic import can_read_heic, left_out
-from sptnet.data.image_file import UnreadableImage, check_image, find_images, glimpse, read_image
+from sptnet.data.heic import can_read_heic, skipped_message
+from sptnet.data.image_file import UnreadableImage, check_image, find_images, read_image, read_reduced
 from sptnet.data.listing import list_folder
 from sptnet.errors import Misuse
 
@@ -76,7 +76,7 @@ def test_of_several_pictures_the_primary_one_is_read(tmp_path: Path, heif: Any) 
 def test_a_glimpse_is_of_the_picture_and_not_of_its_preview(tmp_path: Path, heif: Any) -> None:
     path = saved(tmp_path / "a.heic", heif, halves(), thumbnail=64)
     assert heif.open_heif(path).info["thumbnails"] == [64]
-    image, size = glimpse(path, "a")
+    image, size = read_reduced(path, "a")
     assert (image.size, size) == ((128, 64), (128, 64))
 
 
@@ -140,7 +140,7 @@ def test_files_that_cannot_be_read_are_told_once(tmp_path: Path, capsys: pytest.
 
 
 def test_one_file_left_out_is_one_file() -> None:
-    assert left_out([Path("a.heic")]) == "1 HEIC file was left out: install sptnet[heic] to read it"
+    assert skipped_message([Path("a.heic")]) == "1 HEIC file was left out: install sptnet[heic] to read it"
 
 
 @pytest.mark.usefixtures("without_heif")

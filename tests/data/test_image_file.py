@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin
 
-from sptnet.data.image_file import IMAGE_SUFFIXES, UnreadableImage, check_image, find_images, glimpse, read_image
+from sptnet.data.image_file import IMAGE_SUFFIXES, UnreadableImage, check_image, find_images, read_image, read_reduced
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.text import printable
 
@@ -221,9 +221,9 @@ def test_a_glimpse_of_a_jpeg_is_reduced_but_not_below_the_least(
     tmp_path: Path, least: int, expected: tuple[int, int]
 ) -> None:
     path = saved(tmp_path / "a.jpg", noise(160, 200))
-    image, size = glimpse(path, "a", least)
+    image, size = read_reduced(path, "a", least)
     assert (image.size, image.mode, size) == (expected, "RGB", (200, 160))
-    image, size = glimpse(saved(tmp_path / "a.png", noise(160, 200)), "a", least)
+    image, size = read_reduced(saved(tmp_path / "a.png", noise(160, 200)), "a", least)
     assert (image.size, size) == ((200, 160), (200, 160))
 
 

@@ -71,13 +71,13 @@ def test_a_pile_knows_its_length_and_subsets() -> None:
         ({"labels": np.array([0], np.int64)}, "2 ids but 1 labels"),
         ({"given": np.array([True])}, "2 ids but 1 given"),
         ({"test": np.zeros(3, np.bool_)}, "2 ids but 3 test"),
-        ({"ids": ("a", "a")}, "the ids of the pile repeat"),
-        ({"names": ("cat", "cat")}, "the class names of the pile repeat"),
+        ({"ids": ("a", "a")}, "the ids of the image set repeat"),
+        ({"names": ("cat", "cat")}, "the class names of the image set repeat"),
         ({"labels": np.array([0, 2], np.int64)}, r"outside -1\.\.1"),
         ({"labels": np.array([0, -2], np.int64)}, r"outside -1\.\.1"),
         ({"labels": np.array([0.0, 1.0])}, "wrong type"),
         ({"test": np.array([0, 1])}, "wrong type"),
-        ({"given": np.array([True, True])}, "gives away a label nobody knows"),
+        ({"given": np.array([True, True])}, "a given label of the image set is unknown"),
     ],
 )
 def test_a_pile_refuses_columns_that_do_not_fit(changes: dict[str, Any], message: str) -> None:

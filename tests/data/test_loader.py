@@ -1,31 +1,42 @@
-"""Worker processes: what they say when nobody takes their batches."""
+"""Loading of centre views, the number of workers, and tracebacks that workers suppress."""
 
-import multiprocessing
-import os
 import sys
-import time
 from collections.abc import Iterator
-from multiprocessing.connection import Client
-from multiprocessing.resource_sharer import DupFd
 
+import numpy as np
 import pytest
-from torch.utils.data import Dataset
+import torch
 
-from sptnet.data.loader import let_hang_up
-from sptnet.training.loader import iterate_batches
+from helpers.pictures import picture
+from sptnet.data.loader import ignore_broken_pipes, iterate_centre_views, n_workers
+from sptnet.data.pixel_format import PixelFormat
+from sptnet.data.store import ImageStore
+from sptnet.data.views import CentreViews, ViewMaker
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+PIXELS = PixelFormat(32)
 
 
-class Offers(Dataset[object]):
-    """Each item is where the worker's thread waits for somebody to take a file."""
+def test_centre_views_come_in_the_order_asked_for() -> None:
+    store, maker = ImageStore([picture(40, 60, seed) for seed in range(6)], PIXELS), ViewMaker(PIXELS)
+    order = np.array([4, 0, 3, 0, 5])
+    made = list(iterate_centre_views(store, maker, order, batch_size=2))
+    assert [len(views) for views in made] == [2, 2, 1]
+    views = torch.cat(made)
+    assert torch.equal(views[1], views[3])
+    for position, index in enumerate(order):
+        expected = maker.normalise(maker.centre_view(store[int(index)])[None])[0]
+        assert torch.equal(views[position], expected)
+    assert len(CentreViews(store, maker, order)) == 5
 
-    def __len__(self) -> int:
-        return 3
 
-    def __getitem__(self, number: int) -> tuple[str, int]:
-        offer = DupFd(0)._id  # type: ignore[attr-defined]
-        return offer[0], os.getpid()
+def test_workers_are_only_started_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sptnet.data.loader.cores_per_process", lambda: 16)
+    assert n_workers(3, 10) == 3
+    assert n_workers(0, 10**6) == 0
+    assert n_workers("auto", 1999) == 0
+    assert n_workers("auto", 2000) == 8
+    monkeypatch.setattr("sptnet.data.loader.cores_per_process", lambda: 2)
+    assert n_workers("auto", 10**6) == 0
 
 
 @pytest.fixture
@@ -35,19 +46,8 @@ def hook() -> Iterator[None]:
     sys.excepthook = before
 
 
-def test_a_worker_says_nothing_when_the_line_goes_dead(capfd: pytest.CaptureFixture[str]) -> None:
-    """As when Ctrl-C reaches the main process while it takes a batch."""
-    key = multiprocessing.current_process().authkey
-    for address, worker in iterate_batches(Offers(), 1, pin=False):  # type: ignore[arg-type,misc]
-        assert worker != os.getpid()
-        Client(address, authkey=key).close()
-        Client(address).close()  # even before it has said who it is
-    time.sleep(0.2)
-    assert capfd.readouterr().err == ""
-
-
 def test_a_worker_tells_any_other_mistake(hook: None, capsys: pytest.CaptureFixture[str]) -> None:
-    let_hang_up(0)
+    ignore_broken_pipes(0)
     for error in (BrokenPipeError(), EOFError(), KeyError("lost")):
         sys.excepthook(type(error), error, None)
     assert capsys.readouterr().err == "KeyError: 'lost'\n"

@@ -118,12 +118,12 @@ def test_processes_share_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         return plan_discovery(config, images, RunFolder(tmp_path), wishes).plan
 
     alone = plan()
-    monkeypatch.setattr(discovery, "lent_cores", lambda: 4)
+    monkeypatch.setattr(discovery, "available_cores", lambda: 4)
     monkeypatch.setattr(discovery, "world", lambda: Four(0, 4, on_machine=4))
     shared = plan()
     assert shared.config == alone.config
     assert [4 * step.seconds for step in shared.steps] == pytest.approx([step.seconds for step in alone.steps])
-    monkeypatch.setattr(discovery, "lent_cores", lambda: 2)
+    monkeypatch.setattr(discovery, "available_cores", lambda: 2)
     assert plan().seconds == pytest.approx(2 * shared.seconds), "four processes on two cores are as quick as two"
 
 

@@ -6,7 +6,7 @@ import torch
 
 from helpers.rounding import SINGLE, assert_differs, assert_same, terms_of
 from sptnet.config import PromptSettings
-from sptnet.inference.features import Outputs, classify, compute_outputs
+from sptnet.inference.features import Outputs, classify, compute_outputs, extract_features
 
 
 def test_categories_and_probabilities_of_outputs():
@@ -84,3 +84,17 @@ def test_a_model_is_as_it_was_even_if_looking_fails(prompted_model, cpu):
     with pytest.raises(ValueError, match="unreadable"):
         compute_outputs(prompted_model, views(), cpu)
     assert prompted_model.training
+
+
+def test_features_come_in_order_and_report_progress(few_digits, make_model, cpu):
+    backbone = make_model().backbone.train()
+    progress: list[int] = []
+    sources = few_digits.image_set.sources
+    twice = [*sources, *sources]
+    features = extract_features(backbone, twice, 0.875, cpu, on_progress=progress.append)
+    assert features.shape == (120, 96) and features.dtype == torch.float32
+    assert progress == [64, 120]
+    assert_same(features[:60], features[60:], terms_of(backbone))
+    assert_differs(features[0], features[1], terms_of(backbone))
+    assert backbone.training
+    assert extract_features(backbone, [], 0.875, cpu).shape == (0, 96)

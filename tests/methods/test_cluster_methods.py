@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 import sptnet
 from helpers.rounding import DOUBLE, assert_differs, assert_same, rounding, terms_of
-from sptnet.clustering.centroids import find_centroids, named_first
+from sptnet.clustering.centroids import find_centroids, matched_first
 from sptnet.config import Config, KMeansSettings
 from sptnet.errors import Misuse
 from sptnet.head import CentroidHead, ContrastiveHead
@@ -127,13 +127,13 @@ def test_gcd_decays_biases_too():
 def test_clusters_are_named_by_the_best_matching():
     labels = np.array([0, 0, 0, 1, 1, 2, 2, 2])
     clusters = np.array([3, 3, 1, 1, 1, 0, 0, 3])
-    assert named_first(clusters, labels, 5).tolist() == [3, 1, 0, 2, 4]
+    assert matched_first(clusters, labels, 5).tolist() == [3, 1, 0, 2, 4]
 
 
 def test_a_known_class_gets_a_cluster_even_if_another_has_more_of_it():
     labels = np.array([0, 0, 0, 0, 1])
     clusters = np.array([2, 2, 2, 2, 2])
-    order = named_first(clusters, labels, 3)
+    order = matched_first(clusters, labels, 3)
     assert order[0] == 2
     assert sorted(order.tolist()) == [0, 1, 2]
 

@@ -248,3 +248,16 @@ def test_only_a_model_is_replaced_and_only_when_asked(saved: Path, tmp_path: Pat
     assert str(refused.value) == (
         f"{saved / 'thesis.txt'} is a file or a link. Give a folder that does not exist yet with `out`."
     )
+
+
+def test_a_model_remembers_how_its_pictures_are_read(tmp_path: Path) -> None:
+    backbone = build_backbone(EMBEDDED, reading="exact")
+    card = ModelCard(("a", "b"), 1, PromptSettings(kind="none"), 0.875)
+    save_model(tmp_path / "model", GcdModel(backbone, PrototypeHead(96, 2, 8, 8)), card)
+    assert load_model(tmp_path / "model")[0].backbone.pixels.reading == "exact"
+    assert build_backbone(EMBEDDED).pixels.reading == "quick"
+    description = tmp_path / "model" / "model.json"
+    content = json.loads(description.read_text())
+    del content["pixels"]["reading"]  # earlier versions had one reading mode only
+    description.write_text(json.dumps(content))
+    assert load_model(tmp_path / "model")[0].backbone.pixels.reading == "exact"

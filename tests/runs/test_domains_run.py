@@ -110,7 +110,7 @@ def test_a_benchmark_with_a_corrupt_image_is_refused(domain_folder, tmp_path):
     """To leave it out would shift the published draw of the labelled images."""
     whole = shutil.copytree(domain_folder, tmp_path / "PACS")
     (whole / "sketch" / "dog" / "3.png").write_bytes(b"cut off")
-    with pytest.raises(Failure, match=r"1 of 168 images .* sketch/dog/3\.png .* --set data\.check_counts=false"):
+    with pytest.raises(Failure, match=r"1 of 168 images .* sketch/dog/3\.png .* `data\.check_counts=false`"):
         load_data(DataSettings(source="pacs", folder=str(whole)))
     told = []
     data = load_data(DataSettings(source="pacs", folder=str(whole), check_counts=False), told.append)

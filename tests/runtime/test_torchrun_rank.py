@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sptnet.errors import Misuse
-from sptnet.runtime.torchrun import Rank, is_first, own_cores, rank_from_environment
+from sptnet.runtime.torchrun import Rank, cores_per_process, is_first, rank_from_environment
 
 
 def test_a_process_reads_its_place_and_joins_nobody() -> None:
@@ -46,10 +46,10 @@ def test_processes_of_a_machine_share_its_cores(
     lent: int, processes: int, own: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(lent)), raising=False)
-    assert own_cores({"RANK": "0", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": str(processes)}) == own
+    assert cores_per_process({"RANK": "0", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": str(processes)}) == own
 
 
 def test_where_cores_are_not_lent_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("os.sched_getaffinity", raising=False)
     monkeypatch.setattr("os.cpu_count", lambda: 6)
-    assert own_cores({}) == 6
+    assert cores_per_process({}) == 6

@@ -26,4 +26,4 @@ def set_up_rank(arguments: Sequence[str]) -> None:
 def prints_error(error: SptnetError) -> bool:
     """Return True if this rank prints the error. Every rank raises a misuse, so only local rank 0 prints it."""
     is_local_first = is_first() or os.environ.get("LOCAL_RANK", "0") == "0"
-    return not error.said_elsewhere and (is_local_first or not isinstance(error, Misuse))
+    return not error.reported_elsewhere and (is_local_first or not isinstance(error, Misuse))

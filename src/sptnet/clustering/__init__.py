@@ -1,4 +1,4 @@
-"""K-means, semi-supervised k-means, and how many categories there are: arrays in, arrays out.
+"""K-means, semi-supervised k-means and the estimate of the number of categories, on arrays.
 
-Knows nothing of images, models or files.
+Must not know about images, models or files.
 """

@@ -1,4 +1,4 @@
-"""Categories by k-means: from the features of the training images to one centroid per category."""
+"""Cluster the features of the training images into one centroid per category."""
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,11 @@ def find_centroids(
     semi_supervised: bool,
     device: str = "cpu",
 ) -> Float[Tensor, "k dim"]:
-    """Centroids of unit features, those of the known classes first; `labels` holds -1 for unlabelled images.
+    """Return the centroids of normalised features, known classes first; `labels` is -1 for unlabelled images.
 
     Semi-supervised: labelled images stay in the cluster of their class. Otherwise only unlabelled images are clustered,
-    as in the published baseline, and clusters are matched to known classes by the labelled images nearest to them.
+    as in the published baseline, and each known class is matched to a cluster by assigning its labelled images to the
+    nearest centroids.
     """
     unit = F.normalize(features, dim=1).numpy()
     kmeans = SemiSupervisedKMeans(
@@ -37,14 +38,14 @@ def find_centroids(
     kmeans.fit(unit[labels < 0])
     known = labels >= 0
     order = (
-        named_first(kmeans.predict(unit[known]), labels[known], n_categories)
+        matched_first(kmeans.predict(unit[known]), labels[known], n_categories)
         if known.any()
         else np.arange(n_categories)
     )
     return torch.from_numpy(kmeans.cluster_centers_[order]).float()
 
 
-def named_first(clusters: Labels, labels: Labels, n_clusters: int) -> Labels:
-    """Order of the clusters: those that match the known classes, in the order of the classes, then the others."""
+def matched_first(clusters: Labels, labels: Labels, n_clusters: int) -> Labels:
+    """Order clusters: those matched to the known classes first, in the order of the classes, then the others."""
     matched = best_matching(contingency(labels, clusters, (int(labels.max()) + 1, n_clusters)))[1]
     return np.concatenate([matched, np.setdiff1d(np.arange(n_clusters), matched)])

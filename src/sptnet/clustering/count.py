@@ -1,4 +1,4 @@
-"""How many categories are there? Clusterings into K clusters, judged by the labelled points among the images."""
+"""Estimate the number of categories from clusterings into K clusters and the labelled points."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,29 +16,29 @@ from sptnet.clustering.count_search import (
     GrowingRepeat,
     PlainRepeat,
     Scores,
-    answer,
-    at_the_peak,
-    by_trust,
-    look_closer,
+    choose_best,
+    choose_by_trust,
+    choose_count,
+    refine,
+    search_by_balance,
     search_by_brent,
-    walk,
-    walk_unlabelled,
+    search_by_silhouette,
 )
 from sptnet.clustering.semi_supervised_kmeans import class_ranks
 from sptnet.errors import Misuse
 
 MOST_CATEGORIES = 1000
-LEAST_POINTS_EACH = 4  # on average, where no max_categories is given
-LEAST_UNLABELLED = 2  # categories, where none is known
+LEAST_POINTS_EACH = 4  # mean number of points per category at the default max_categories
+LEAST_UNLABELLED = 2  # default min_categories without known classes
 DIMENSIONS = 64
-STARTS = 10  # of k-means for each count of "brent", all repeats together
+STARTS = 10  # k-means starts per count for "brent", summed over all repeats
 
 CountMethod = Literal["auto", "balance", "silhouette", "brent"]
 
 
 @dataclass(frozen=True)
 class CountTrial:
-    """One count that was tried; means over the repeats, inertia per point, no accuracy where nothing is labelled."""
+    """Scores of one count: means over the repeats, inertia per point; no accuracy without labelled points."""
 
     n_categories: int
     labelled_accuracy: float | None
@@ -49,9 +49,11 @@ class CountTrial:
 
 @dataclass(frozen=True)
 class CountEstimate:
+    """Estimated number of categories and the counts that were tried."""
+
     n_categories: int
     interval: tuple[int, int]
-    """From the lowest to the highest plausible count; the answers of all single repeats are among them."""
+    """Lowest and highest plausible count; contains the estimates of all single repeats."""
     curve: list[CountTrial]
     method: str
 
@@ -67,21 +69,22 @@ def estimate_n_categories(
     n_repeats: int = 5,
     on_trial: Callable[[int, int], None] = lambda n_categories, n_tried: None,
 ) -> CountEstimate:
-    """The number of categories among all points; y holds class ids, -1 for unlabelled points.
+    """Estimate the number of categories among all points X (n x dim); y holds class ids, -1 for unlabelled points.
 
-    Counts from `min_categories` (the known classes if not given) to `max_categories` are tried; if that is not given,
-    1000, or a quarter of the number of points if that is less. `on_trial` hears each count and how many were tried.
+    Counts from `min_categories` (default: the number of known classes) to `max_categories` (default: 1000, at most a
+    quarter of the number of points) are tried. `on_trial` is called with each count and the number of counts tried.
 
-    "balance" seeks the count at which clusters are as fine as the known classes: pairs of labelled points are split
-    as often as they are thrown together. The silhouette adds to that, as a share of the best one met. It walks up
-    from the smallest count until clusters are clearly too fine, then looks closer. The answer is the best count if
-    clusters match classes, and moves to the middle of the plausible counts the less they do. Each repeat draws at most
-    20,000 points and leaves some known classes out for its own answer.
-    "silhouette" seeks the count at which clusters are most apart. It needs no labels, and so cannot know how fine a
-    person would sort.
-    "auto" is "balance" where two known classes have two labelled points each, and "silhouette" elsewhere.
-    "brent" is the published rule: the accuracy of labelled points under k-means, maximised by Brent's bounded search;
-    the best of all counts that it met is kept.
+    Methods:
+    "balance" finds the count at which clusters are as fine as the known classes: pairs of labelled points are separated
+    as often as they are merged. The silhouette, as a share of its maximum, is added to the score. The search goes up
+    from the smallest count until clusters are clearly too fine, then tries more counts near the best one. The estimate
+    is the best count if clusters match classes, and moves towards the middle of the plausible counts the less they do.
+    Each repeat uses at most 20,000 points and leaves some known classes out for its own estimate.
+    "silhouette" finds the count with the best separated clusters. It uses no labels and therefore no information on
+    how fine the categories should be.
+    "auto" is "balance" if at least two known classes have two labelled points each, else "silhouette".
+    "brent" is the published rule: maximise the accuracy of the labelled points under k-means with Brent's bounded
+    search; the best of all tried counts is kept.
     """
     if method not in get_args(CountMethod):
         raise Misuse(f"unknown method {method!r}. Use one of: {', '.join(get_args(CountMethod))}.")
@@ -99,37 +102,38 @@ def estimate_n_categories(
     if method == "brent":
         curve = Curve([PlainRepeat(points, ranks, seed, max(1, STARTS // n_repeats)) for seed in seeds], on_trial)
         search_by_brent(curve, low, high)
-        return described(curve, curve.accuracies, at_the_peak, method)
-    reduced = principal(points, DIMENSIONS)
+        return make_estimate(curve, curve.accuracies, choose_best, method)
+    reduced = principal_components(points, DIMENSIONS)
     curve = Curve([GrowingRepeat(reduced, ranks, seed) for seed in seeds], on_trial)
     if method == "silhouette":
-        walk_unlabelled(curve, low, high)
-        look_closer(curve, curve.silhouettes)
-        return described(curve, curve.silhouettes, at_the_peak, method)
-    walk(curve, low, high)
-    look_closer(curve, curve.balance_scores)
-    return described(curve, curve.balance_scores, by_trust, method)
+        search_by_silhouette(curve, low, high)
+        refine(curve, curve.silhouettes)
+        return make_estimate(curve, curve.silhouettes, choose_best, method)
+    search_by_balance(curve, low, high)
+    refine(curve, curve.balance_scores)
+    return make_estimate(curve, curve.balance_scores, choose_by_trust, method)
 
 
-def described(curve: Curve, scores: Scores, choice: Choice, method: str) -> CountEstimate:
-    found = answer(curve, scores, choice)
-    curve(found.chosen)  # the curve always holds the answer
-    everything = curve.everything()
+def make_estimate(curve: Curve, scores: Scores, choice: Choice, method: str) -> CountEstimate:
+    """Choose a count and list the scores of all counts that were tried."""
+    estimate = choose_count(curve, scores, choice)
+    curve(estimate.chosen)  # the curve must contain the estimate
+    evidence = curve.all_evidence()
     trials = [
         CountTrial(
             n_categories=k,
-            labelled_accuracy=curve.accuracy_at(k, *everything) if len(everything[1]) else None,
-            silhouette=float(np.mean([one.silhouette for one in curve.found[k]])),
-            inertia=float(np.mean([one.inertia for one in curve.found[k]])),
+            labelled_accuracy=curve.accuracy_at(k, *evidence) if len(evidence[1]) else None,
+            silhouette=float(np.mean([one.silhouette for one in curve.findings[k]])),
+            inertia=float(np.mean([one.inertia for one in curve.findings[k]])),
             score=float(value),
         )
-        for k, value in zip(curve.counts, scores(*everything), strict=True)
+        for k, value in zip(curve.counts, scores(*evidence), strict=True)
     ]
-    return CountEstimate(found.chosen, (found.low, found.high), trials, method)
+    return CountEstimate(estimate.chosen, (estimate.low, estimate.high), trials, method)
 
 
 def unit_features(X: npt.ArrayLike) -> Floats:  # noqa: N803
-    """Rows of length one; a row of zeros stays as it is."""
+    """Normalise rows to length one; a row of zeros stays zero."""
     data = np.asarray(X, dtype=np.float32)
     if data.ndim != 2 or data.size == 0:
         raise Misuse(f"X has the shape {data.shape}. Give one row of features for each point.")
@@ -140,8 +144,8 @@ def unit_features(X: npt.ArrayLike) -> Floats:  # noqa: N803
     return unit
 
 
-def principal(points: Floats, dimensions: int) -> Floats:
-    """Centred points along the directions in which they differ most."""
+def principal_components(points: Floats, dimensions: int) -> Floats:
+    """Return centred points in the coordinates of at most `dimensions` principal components."""
     centred: Floats = points - points.mean(axis=0)
     if points.shape[1] <= dimensions:
         return centred
@@ -151,6 +155,7 @@ def principal(points: Floats, dimensions: int) -> Floats:
 
 
 def check_labels(ranks: Counts, n_known: int, comparable: bool) -> None:
+    """Raise if the labels are too few for the method, or if every point is labelled."""
     if not comparable:
         raise Misuse(
             "this rule for counting categories needs at least two known ones with at least two labelled points each, "
@@ -165,6 +170,7 @@ def check_labels(ranks: Counts, n_known: int, comparable: bool) -> None:
 
 
 def checked_range(low: Any, high: Any, ranks: Counts) -> tuple[int, int]:
+    """Return the smallest and largest count to try, with defaults filled in."""
     n_points, n_known = len(ranks), int(ranks.max()) + 1
     low = (n_known or min(LEAST_UNLABELLED, n_points)) if low is None else low
     high = max(low, min(MOST_CATEGORIES, n_points // LEAST_POINTS_EACH)) if high is None else high

@@ -1,4 +1,4 @@
-"""What clusterings into K clusters say about K: where labelled points fall, and how well the clusters are apart."""
+"""Scores of clusterings into K clusters: agreement with the labelled points, and separation of the clusters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Values = npt.NDArray[np.float64]
 
 
 class GrowingClusters:
-    """K-means of one set of points into more and more clusters: each K starts from the next smaller one solved."""
+    """K-means of one set of points for increasing K; each K starts from the solution of the next smaller K."""
 
     def __init__(self, points: Float[Tensor, "n dim"], seed: int) -> None:
         self.points, self.seed = points, seed
@@ -30,7 +30,7 @@ class GrowingClusters:
         self.solved = {0: points[:0]}
 
     def cluster(self, k: int) -> tuple[Int[Tensor, " n"], float]:
-        """The cluster of every point, and the inertia per point."""
+        """Return the cluster per point, and the inertia per point."""
         x, below = self.points, max(n for n in self.solved if n < k)
         draws = np.random.RandomState(seed_of(self.seed, k) % 2**32).random_sample((1, k - below, DRAWS))
         start = self.solved[below]
@@ -43,7 +43,7 @@ class GrowingClusters:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Numbers of pairs of labelled points: of one class, in one cluster, and both."""
+    """Numbers of pairs of labelled points: of the same class, in the same cluster, and both."""
 
     of_class: int
     in_cluster: int
@@ -51,18 +51,21 @@ class Pairs:
 
     @staticmethod
     def of(table: Counts) -> "Pairs":
+        """Count the pairs of a contingency table, classes x clusters."""
         return Pairs(*(int((n * (n - 1) // 2).sum()) for n in (table.sum(1), table.sum(0), table)))
 
     @staticmethod
     def pooled(parts: Sequence["Pairs"]) -> "Pairs":
+        """Add up the numbers of several tables."""
         return Pairs(*(sum(getattr(part, name) for part in parts) for name in ("of_class", "in_cluster", "both")))
 
 
 def precision_and_recall(pairs: Pairs, n_known: int, n_clusters: int) -> tuple[float, float]:
-    """Of pairs in one cluster the share that is of one class, and of pairs of one class the share in one cluster.
+    """Precision and recall of pairs in the same cluster as a prediction of pairs of the same class.
 
-    Labelled points show only how known classes mix with each other. New classes mix in too: if as readily, there are
-    (K - 1) / (n_known - 1) times as many false pairs, if never, as many as seen. The geometric mean is taken.
+    Labelled points show only how known classes mix with each other, but new classes mix with them too. If they mix as
+    often, there are (K - 1) / (n_known - 1) times as many false pairs; if never, no more than observed. The number of
+    false pairs is the geometric mean of the two.
     """
     if pairs.both == 0:
         return 0.0, 0.0
@@ -72,14 +75,15 @@ def precision_and_recall(pairs: Pairs, n_known: int, n_clusters: int) -> tuple[f
 
 
 def balance(precision: float, recall: float) -> float:
-    """1 where clusters are as fine as classes; less where classes share clusters or are split among them."""
+    """Return 1 if clusters are as fine as classes, less if classes share clusters or are split among them."""
     return min(precision, recall) / max(precision, recall) if min(precision, recall) > 0 else 0.0
 
 
 def silhouette(distances: Float[Tensor, "m m"], clusters: Int[Tensor, " m"], n_clusters: int) -> float:
-    """Mean silhouette of points with these distances; a point alone in its cluster counts 0.
+    """Return the mean silhouette, given all distances; a point alone in its cluster has 0.
 
-    By one product of matrices: with scikit-learn's silhouette_score, counting 2,000 points takes 1.4 times as long.
+    One matrix product: with scikit-learn's silhouette_score, estimating the number of categories of 2,000 points takes
+    1.4 times as long.
     """
     member = torch.nn.functional.one_hot(clusters, n_clusters).to(distances.dtype)
     sizes, sums = member.sum(0), distances @ member
@@ -93,5 +97,5 @@ def silhouette(distances: Float[Tensor, "m m"], clusters: Int[Tensor, " m"], n_c
 
 
 def relative(values: Values) -> Values:
-    """As shares of the best; what is below nothing is nothing."""
+    """Divide values by their maximum; negative values become 0."""
     return np.asarray(np.maximum(values, 0) / max(values.max(), np.finfo(np.float64).tiny))

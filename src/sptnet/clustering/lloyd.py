@@ -1,6 +1,6 @@
-"""The steps of k-means as matrix products, for points near the origin: |x|² - 2x·c + |c|² loses digits far from it.
+"""Steps of k-means as matrix products. Points must be centred: |x|² - 2x·c + |c|² loses digits far from the origin.
 
-Distances are made block by block, so memory stays bounded whatever the numbers of points and clusters.
+Distances are computed in blocks, which bounds the memory for any number of points and clusters.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-CPU_BLOCK = 2**17  # distances that stay in the cache
+CPU_BLOCK = 2**17  # number of distances that fit into the processor's cache
 GPU_BLOCK = 2**26
 SEEDING_BLOCK = 2**25
 LEAST_ROWS = 256
@@ -20,47 +20,53 @@ Centres = Float[Tensor, "k dim"]
 
 
 def widest(device: torch.device) -> torch.dtype:
-    """The number format for sums that must not lose digits; MPS has no float64."""
+    """Return the widest float type of the device: float64, or float32 on MPS."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def rows_at_once(n_columns: int, device: torch.device) -> int:
+    """Return the number of rows per block for a matrix with this many columns."""
     block = CPU_BLOCK if device.type == "cpu" else GPU_BLOCK
     return max(LEAST_ROWS, block // n_columns)
 
 
 def squared_norms(x: Points) -> Float[Tensor, " n"]:
+    """Return the squared length of every row."""
     norms: Tensor = torch.linalg.vector_norm(x, dim=1)
     return norms.square()
 
 
 def total(values: Float[Tensor, " n"]) -> float:
+    """Return the sum, computed in float64."""
     return float(values.cpu().double().sum())
 
 
 def nearest(x: Points, centres: Centres) -> Int[Tensor, " n"]:
-    """The nearest centre of every point; of equally near ones the first."""
+    """Return the index of the nearest centre per point; the first one for ties."""
     half_norms = squared_norms(centres) / 2
     parts = x.split(rows_at_once(len(centres), x.device))
     return torch.cat([torch.addmm(half_norms, part, centres.T, alpha=-1).argmin(1) for part in parts])
 
 
 def distances(x: Points, centres: Centres) -> Float[Tensor, "n k"]:
-    """Between all points and all centres, worked out in the widest format."""
+    """Return the distances between all points and all centres, computed in the widest float type."""
     wide, wide_centres = x.to(widest(x.device)), centres.to(widest(x.device))
     squared = torch.addmm(squared_norms(wide_centres), wide, wide_centres.T, alpha=-2)
     return squared.add_(squared_norms(wide)[:, None]).clamp_(min=0).sqrt_().to(x.dtype)
 
 
 def squared_distances_to(x: Points, centres: Centres, labels: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """From every point to the centre of its label, by differences: exact also where the two nearly coincide."""
+    """Return the squared distance of each point to the centre of its label.
+
+    Computed from differences, which is accurate also where point and centre nearly coincide.
+    """
     rows = rows_at_once(x.shape[1], x.device)
     parts = zip(x.split(rows), labels.split(rows), strict=True)
     return torch.cat([(part - centres[of_part]).square_().sum(1) for part, of_part in parts])
 
 
 def cluster_sums(x: Points, labels: Int[Tensor, " n"], k: int) -> tuple[Centres, Int[Tensor, " k"]]:
-    """Sum and number of the points of each cluster, added in their order: the same at every call on every device."""
+    """Return the sum and the number of the points per cluster; points are added in their order (deterministic)."""
     counts = torch.bincount(labels, minlength=k)
     order = labels.argsort(stable=True)
     return F.embedding_bag(order, x, counts.cumsum(0) - counts, mode="sum"), counts
@@ -72,10 +78,11 @@ def seed_by_distance(
     known: Float[Tensor, "known dim"],
     uniforms: Float[Tensor, "starts new trials"],
 ) -> Int[Tensor, "starts new"]:
-    """Greedy k-means++ for several starts at once: which points become the new centres. `norms` are squared.
+    """Choose new centres by greedy k-means++, for several starts at once; returns indices of points.
 
-    A point is drawn with a weight of its squared distance to the centres so far, the known ones included; of several
-    drawn, the one that brings all points nearest to a centre stays. `uniforms`, in [0, 1), decide every draw.
+    Each step draws several points with probability proportional to the squared distance to the nearest centre so far,
+    `known` centres included, and keeps the one that lowers the inertia most. `norms` are the squared norms of `x`;
+    `uniforms` are random numbers in [0, 1), one per draw.
     """
     closest = torch.full_like(norms, torch.inf)
     if len(known):
@@ -88,11 +95,11 @@ def _seed_together(
     x: Points, norms: Float[Tensor, " n"], closest: Float[Tensor, " n"], uniforms: Float[Tensor, "starts new trials"]
 ) -> Int[Tensor, "starts new"]:
     starts, new, trials = uniforms.shape
-    each = torch.arange(starts, device=x.device)
+    all_starts = torch.arange(starts, device=x.device)
     chosen = torch.empty(starts, new, dtype=torch.int64, device=x.device)
     so_far = closest.repeat(starts, 1)
     for step in range(new):
-        weights = torch.where(so_far.isinf(), 1.0, so_far)  # without any centre yet, all points are alike
+        weights = torch.where(so_far.isinf(), 1.0, so_far)  # equal weights before the first centre
         cumulative = weights.cumsum(1, dtype=widest(x.device))
         thresholds = uniforms[:, step].to(cumulative.dtype) * cumulative[:, -1:]
         drawn = torch.searchsorted(cumulative, thresholds, right=True).clamp_(max=len(x) - 1)
@@ -102,14 +109,14 @@ def _seed_together(
         after = squared.view(starts, trials, -1)
         torch.minimum(after, so_far[:, None], out=after)
         best = after.sum(2).argmin(1)
-        so_far = after[each, best]
-        chosen[:, step] = drawn[each, best]
+        so_far = after[all_starts, best]
+        chosen[:, step] = drawn[all_starts, best]
     return chosen
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """What the labelled points add to every cluster; it never changes."""
+    """Constant contribution of the labelled points to each cluster."""
 
     sums: Centres
     counts: Int[Tensor, " k"]
@@ -117,15 +124,17 @@ class Pinned:
 
 @dataclass(frozen=True)
 class Run:
+    """Result of `lloyd`."""
+
     centres: Centres
     labels: Int[Tensor, " n"]
     n_iter: int
 
 
 def lloyd(x: Points, pinned: Pinned, centres: Centres, max_iter: int, tol: float) -> Run:
-    """Average over free and pinned points, assign the free ones, until the centres' squared shift is at most `tol`.
+    """Average free and pinned points and assign the free ones, until the squared shift of the centres is <= `tol`.
 
-    Unchanged assignments give the very same averages, hence a shift of zero: they end the run for every `tol`.
+    Unchanged assignments give identical averages, hence a shift of zero, which ends the run for every `tol`.
     """
     labels, n_iter = nearest(x, centres), 0
     while True:
@@ -139,7 +148,7 @@ def lloyd(x: Points, pinned: Pinned, centres: Centres, max_iter: int, tol: float
 
 
 def averages(x: Points, labels: Int[Tensor, " n"], pinned: Pinned, centres: Centres) -> Centres:
-    """The mean of every cluster; an empty one moves to a free point that lies farthest from its own mean."""
+    """Return the mean per cluster; an empty cluster moves to a free point that is farthest from its own mean."""
     sums, counts = cluster_sums(x, labels, len(centres))
     counts = counts + pinned.counts
     means = torch.where(counts[:, None] > 0, (sums + pinned.sums) / counts.clamp(min=1)[:, None], centres)

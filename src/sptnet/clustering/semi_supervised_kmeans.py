@@ -42,19 +42,19 @@ Ids = npt.NDArray[np.int64]
 
 
 class SemiSupervisedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
-    """k-means in which labelled points stay in the cluster of their class.
+    """K-means in which labelled points stay in the cluster of their class.
 
-    `fit(X, y)` takes a whole number for every point: -1 for an unlabelled one, else the id of its class. Clusters
-    0 to n_known - 1 are the known classes in ascending order of their ids (`known_classes_`); the other clusters start
-    by greedy k-means++ on the unlabelled points. Without y, or with -1 only, this is k-means. Where every point is
-    labelled, the clusters are the classes, whatever `n_clusters` is.
+    `fit(X, y)` takes X (n x dim) and one integer per point: -1 if unlabelled, else a class id. Clusters 0 to
+    n_known - 1 are the known classes in ascending order of their ids (`known_classes_`); the other clusters are
+    initialised by greedy k-means++ on the unlabelled points. Without y, or with -1 only, this is plain k-means. If all
+    points are labelled, the clusters are the classes, and `n_clusters` has no effect.
 
-    Every start ends when the squared shift of all centres together is at most `tol` times the mean variance of the
-    features; the start of the lowest inertia is kept. Inertia counts a labelled point at the centre of its class.
-    `predict`, `transform` and `score` know no labels: they look at the nearest centre only.
+    A start ends when the squared shift of all centres together is at most `tol` times the mean variance of the
+    features; the start with the lowest inertia is kept. Inertia uses the centre of the class for labelled points.
+    `predict`, `transform` and `score` use no labels: they assign points to the nearest centre.
 
-    X is worked on as float32 or float64, whichever it is. In float32 squared distances are good to about 1e-7 of the
-    squared spread of X; clusters finer than that need float64.
+    X is processed in its own precision, float32 or float64. In float32, squared distances are accurate to about 1e-7 of
+    the squared spread of X; finer clusters need float64.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class SemiSupervisedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         self.device = device
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Self:  # noqa: N803
-        """Cluster X; y holds -1 for unlabelled points and class ids for the others."""
+        """Cluster X (n x dim); y (n) holds -1 for unlabelled points and class ids for the others."""
         self._refuse_bad_settings()
         data = validate_data(self, X, dtype=(np.float64, np.float32), order="C")
         self.known_classes_, ranks = class_ranks(y, len(data))
         n_clusters = self._number_of_clusters(ranks)
         with np.errstate(over="ignore", invalid="ignore"):
             self._offset = data.mean(axis=0, dtype=np.float64).astype(data.dtype)
-            centred = data[np.argsort(ranks >= 0, kind="stable")]  # a copy: X stays as it is
+            centred = data[np.argsort(ranks >= 0, kind="stable")]  # a copy: X is not changed
             centred -= self._offset
         labelled = torch.from_numpy(ranks[ranks >= 0])
         best = self._best_start(self._on_device(centred), labelled, n_clusters)
@@ -89,9 +89,9 @@ class SemiSupervisedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         self.cluster_centers_ = best.centres.cpu().numpy() + self._offset
         self.labels_ = np.where(ranks >= 0, ranks, self._nearest(data))
         self.inertia_ = self._inertia(data, self.labels_)
-        if (found := len(np.unique(self.labels_))) < n_clusters:
+        if (n_used := len(np.unique(self.labels_))) < n_clusters:
             warnings.warn(
-                f"only {found} of {n_clusters} clusters have points. "
+                f"only {n_used} of {n_clusters} clusters have points. "
                 "Lower n_clusters, give more distinct unlabelled points, or raise max_iter.",
                 ConvergenceWarning,
                 stacklevel=2,
@@ -99,20 +99,20 @@ class SemiSupervisedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         return self
 
     def fit_predict(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Ids:  # noqa: N803
-        """The clusters of X; labelled points are in that of their class."""
+        """Cluster X and return the cluster per point; labelled points are in the cluster of their class."""
         return self.fit(X, y).labels_
 
     def predict(self, X: npt.ArrayLike) -> Ids:  # noqa: N803
-        """The cluster of the nearest centre."""
+        """Return the cluster with the nearest centre per point."""
         return self._nearest(self._checked(X))
 
     def transform(self, X: npt.ArrayLike) -> Floats:  # noqa: N803
-        """The distance to every centre."""
+        """Return the distances to all centres (n x n_clusters)."""
         parts = self._parts(self._checked(X))
         return torch.cat([distances(part, self._centres()).cpu() for part in parts]).numpy()
 
     def score(self, X: npt.ArrayLike, y: object = None) -> float:  # noqa: N803
-        """Minus the inertia of X with every point at its nearest centre; y is not used."""
+        """Return minus the inertia of X, each point assigned to its nearest centre; y is ignored."""
         data = self._checked(X)
         return -self._inertia(data, self._nearest(data))
 
@@ -126,7 +126,7 @@ class SemiSupervisedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         return len(self.cluster_centers_)
 
     def _best_start(self, points: Points, labelled: Int[Tensor, " l"], n_clusters: int) -> Run:
-        """`points` are the free ones, then those with a class, whose clusters are `labelled`."""
+        """Return the best run; `points` are the unlabelled ones, then the labelled ones with clusters `labelled`."""
         labelled = labelled.to(points.device)
         n_known, n_free = len(self.known_classes_), len(points) - len(labelled)
         free, norms = points[:n_free], squared_norms(points)
@@ -146,7 +146,7 @@ class SemiSupervisedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         return min(runs, key=lambda run: run[0])[1]
 
     def _draws(self, n_new: int, n_clusters: int) -> Floats:
-        """Twice as many trials as scikit-learn makes: on most data this lowers the inertia."""
+        """Draw uniform numbers for seeding; twice the trials of scikit-learn, which lowers the inertia on most data."""
         trials = 4 + int(2 * math.log(n_clusters))
         starts = self.n_init if n_new else 1
         draws: Floats = check_random_state(self.random_state).random_sample((starts, n_new, trials))
@@ -214,7 +214,7 @@ class SemiSupervisedKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
 
 
 def class_ranks(y: npt.ArrayLike | None, n_points: int) -> tuple[Ids, Ids]:
-    """The known classes in ascending order, and for every point the position of its class among them or -1."""
+    """Return the known classes in ascending order and, per point, the position of its class among them or -1."""
     if y is None:
         return np.empty(0, np.int64), np.full(n_points, UNLABELLED, np.int64)
     classes = np.asarray(y)

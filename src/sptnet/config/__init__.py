@@ -1,6 +1,6 @@
-"""Every setting of a run with its default and limits, and the recipes that change them.
+"""All settings of a run with their defaults and limits, and the recipes that change them.
 
-Knows nothing of what the settings are used for.
+Must not know what the settings are used for.
 """
 
 from sptnet.config.settings import (

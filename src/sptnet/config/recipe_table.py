@@ -1,4 +1,4 @@
-"""The recipes of the package as a table: data set, method, published accuracy, and what each does."""
+"""Table of the package's recipes: data set, method, published accuracy and summary."""
 
 import re
 from dataclasses import dataclass
@@ -15,17 +15,19 @@ _SCORES = re.compile(r"(\d+\.\d) / (\d+\.\d) / (\d+\.\d)(?: \((.+)\))?")
 
 @dataclass(frozen=True)
 class PublishedScores:
-    """Accuracies in per cent, as printed."""
+    """Published accuracies in per cent."""
 
     all: float
     old: float
     new: float
     of: str | None = None
-    """What was scored, where that is not the unlabelled images of the recipe's data set."""
+    """The images that were scored, if other than the unlabelled images of the recipe's data set."""
 
 
 @dataclass(frozen=True)
 class RecipeEntry:
+    """Row of the table."""
+
     name: str
     data: str
     method: str
@@ -34,31 +36,32 @@ class RecipeEntry:
 
 
 def published(text: str) -> PublishedScores | None:
-    """What a recipe's line `# published: All / Old / New` says; None for `# published: none` and without the line."""
+    """Parse a recipe's line `# published: All / Old / New`; None for `# published: none` and without the line."""
     lines = _LINE.findall(text)
     if lines in ([], [" none"]):
         return None
-    found = _SCORES.fullmatch(lines[0].strip())
-    if len(lines) > 1 or found is None:
+    scores = _SCORES.fullmatch(lines[0].strip())
+    if len(lines) > 1 or scores is None:
         raise Misuse(
             f"the recipe says `# published:{lines[-1]}`. Write one line, either `# published: 65.8 / 68.8 / 65.1` "
             "(All / Old / New) or `# published: none`."
         )
-    return PublishedScores(float(found[1]), float(found[2]), float(found[3]), of=found[4])
+    return PublishedScores(float(scores[1]), float(scores[2]), float(scores[3]), of=scores[4])
 
 
 def method_of(config: Config) -> str:
-    """The method's name in the paper; the variants of SPTNet differ by their prompts."""
-    by_turns = config.method == "sptnet" and config.sptnet.strategy == "alternate"
-    return VARIANTS.get(config.prompt.kind, config.method) if by_turns else config.method
+    """Return the method's name in the paper; the variants of SPTNet differ in their prompts."""
+    alternates = config.method == "sptnet" and config.sptnet.strategy == "alternate"
+    return VARIANTS.get(config.prompt.kind, config.method) if alternates else config.method
 
 
 def folders() -> list[str]:
+    """Return the folders of recipes, sorted."""
     return sorted({name.rpartition("/")[0] for name in recipe_names() if "/" in name})
 
 
 def recipe_table(folder: str | None = None) -> list[RecipeEntry]:
-    """All recipes, or those of a folder."""
+    """Return one entry per recipe, of all recipes or of one folder."""
     if folder is not None and folder.rstrip("/") not in folders():
         raise Misuse(f"there is no folder of recipes {folder!r}. Choose from: {', '.join(folders())}.")
     within = "" if folder is None else f"{folder.rstrip('/')}/"

@@ -1,4 +1,4 @@
-"""Recipes: TOML files that hold only what differs from the defaults, and `--set a.b=c` on top of them."""
+"""Recipes: TOML files with the settings that differ from the defaults, and single settings on top of them."""
 
 import difflib
 import re
@@ -22,17 +22,17 @@ Settings = Mapping[str, Any]
 
 
 def recipe_names() -> list[str]:
-    """The recipes of the package: the plain ones first, then folder by folder, such as cub/sptnet."""
+    """Return the names of the package's recipes: those without a folder first, then others such as cub/sptnet."""
     return list(_sorted_names())
 
 
 @cache
 def _sorted_names() -> tuple[str, ...]:
-    return tuple(sorted(_names_in(files("sptnet") / "recipes", ""), key=_place))
+    return tuple(sorted(_names_in(files("sptnet") / "recipes", ""), key=_sort_key))
 
 
-def _place(name: str) -> tuple[bool, list[str | float]]:
-    """Numbers within a name count as numbers: k-5 comes before k-10."""
+def _sort_key(name: str) -> tuple[bool, list[str | float]]:
+    """Sort numbers within a name as numbers: k-5 before k-10."""
     return "/" in name, [float(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+\.?\d*)", name))]
 
 
@@ -45,7 +45,7 @@ def _names_in(folder: Traversable, prefix: str) -> Iterator[str]:
 
 
 def recipe_text(recipe: str) -> str:
-    """The text of a recipe of the package by name, or of a TOML file by path."""
+    """Return the text of a recipe, given the name of a recipe of the package or the path of a TOML file."""
     if recipe in recipe_names():
         return (files("sptnet") / "recipes").joinpath(*f"{recipe}.toml".split("/")).read_text(encoding="utf-8")
     path = Path(recipe)
@@ -65,23 +65,24 @@ def _recipe_hint(recipe: str) -> str:
     inside = [name for name in names if name.startswith(f"{recipe.rstrip('/')}/")]
     if inside:
         return f" It is a folder of recipes, such as {inside[0]}."
-    likeness, closest = max((_likeness(recipe, name), name) for name in names)
-    return f" Did you mean {closest}?" if likeness >= 0.6 else ""
+    similarity, closest = max((_similarity(recipe, name), name) for name in names)
+    return f" Did you mean {closest}?" if similarity >= 0.6 else ""
 
 
-def _likeness(asked: str, name: str) -> float:
-    """Near one for a slip of the finger, and for the right words in another order: `sptnet-cub` for cub/sptnet."""
+def _similarity(asked: str, name: str) -> float:
+    """Return a value near one for typing errors and for the right words in another order: sptnet-cub, cub/sptnet."""
     in_order = ["/".join(sorted(re.split("[^a-z0-9.]+", text.lower()))) for text in (asked, name)]
     return max(difflib.SequenceMatcher(None, *pair).ratio() for pair in ((asked, name), in_order))
 
 
 def load_recipe(recipe: str, settings: Settings | Iterable[str] = ()) -> Config:
-    """A recipe with settings on top, by dotted key or as `key=value` texts; all mistakes are reported at once."""
+    """Load a recipe and apply settings, by dotted key or as `key=value` texts; all errors are reported at once."""
     changes = settings if isinstance(settings, Mapping) else parse_settings(settings)
     return make_config(with_settings(parse_toml(recipe_text(recipe), recipe), changes), recipe)
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """Parse TOML; `source` names the text in error messages."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -89,18 +90,18 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
-    """`a.b=c` texts as values by dotted key; a later one overrules an earlier one."""
+    """Parse `a.b=c` texts into values by dotted key; a later text overrides an earlier one."""
     settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise Misuse(f"--set {text!r} is not of the form a.b=c, such as --set training.batch_size=64.")
+            raise Misuse(f"`settings` {text!r} is not of the form a.b=c, such as `training.batch_size=64`.")
         settings[key.strip()] = parse_value(value.strip())
     return settings
 
 
 def with_settings(values: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """A copy of values by section with settings by dotted key on top."""
+    """Return a copy of `values` (by section) with `settings` (by dotted key) applied."""
     changed = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
     for key, value in settings.items():
         *parents, last = key.split(".")
@@ -108,13 +109,13 @@ def with_settings(values: Mapping[str, Any], settings: Settings) -> dict[str, An
         for parent in parents:
             section = section.setdefault(parent, {})
             if not isinstance(section, dict):
-                raise Misuse(f"--set {key}={value}: {parent} is a value, not a section.")
+                raise Misuse(f"`{key}={value!r}`: {parent} is a value, not a section.")
         section[last] = value
     return changed
 
 
 def parse_value(text: str) -> Any:
-    """A TOML value, or the bare text where it is none: `0.5`, `true`, `[1, 2]`, `"x"`, `shared+global`."""
+    """Parse a TOML value such as `0.5`, `true`, `[1, 2]` or `"x"`; anything else, such as `shared+global`, is text."""
     if text in ("none", "None", "null"):
         return None
     try:
@@ -124,20 +125,20 @@ def parse_value(text: str) -> Any:
 
 
 RETIRED: dict[str, Any] = {"views.cutting": "auto", "training.compile": False}
-"""Settings of earlier versions that are gone, with their defaults of then. They are read and have no effect."""
+"""Removed settings of earlier versions with their former defaults; they are accepted and have no effect."""
 
 
 def make_config(values: dict[str, Any], source: str) -> Config:
-    """Validate settings by section; retired ones are dropped."""
+    """Validate settings by section; removed ones are dropped. `source` names their origin in error messages."""
     values = _without_retired(values, source)
     prompt = values.get("prompt")
     if isinstance(prompt, dict) and prompt.get("kind", "") is None:
-        prompt["kind"] = "none"  # `--set prompt.kind=none` means the kind, not nothing
+        prompt["kind"] = "none"  # `parse_value` turns none into None, but here it is the name of a kind
     try:
         return Config(**values)
     except ValidationError as error:
         listed = "".join(f"\n  - {problem}" for problem in _explain(error))
-        raise Misuse(f"{source} and --set make no valid configuration; mend:{listed}") from error
+        raise Misuse(f"{source} and `settings` make no valid configuration; mend:{listed}") from error
 
 
 def _without_retired(values: dict[str, Any], source: str) -> dict[str, Any]:
@@ -147,18 +148,18 @@ def _without_retired(values: dict[str, Any], source: str) -> dict[str, Any]:
         if isinstance(kept.get(section), dict) and name in kept[section]:
             value = kept[section].pop(name)
             if value != default:
-                _tell_retired(source, key, str(value))
+                _warn_retired(source, key, str(value))
     return kept
 
 
 @cache
-def _tell_retired(source: str, key: str, value: str) -> None:
-    """Say so once, however often the file is read."""
+def _warn_retired(source: str, key: str, value: str) -> None:
+    """Warn once, however often the file is read."""
     say(f"{source}: {key} = {value} is a setting of an earlier version and has no effect")
 
 
 def _explain(error: ValidationError) -> list[str]:
-    """One line for every key at fault; what is wrong with a key in several ways is joined."""
+    """Return one line per invalid key; several reasons for one key are joined."""
     reasons: dict[str, list[str]] = {}
     for problem in error.errors():
         if not problem["loc"]:  # a rule about several keys
@@ -176,7 +177,7 @@ def _explain(error: ValidationError) -> list[str]:
 
 
 def _key(location: tuple[int | str, ...]) -> str:
-    """The dotted key; what pydantic adds behind it (branches of a union, list positions) is left out."""
+    """Return the dotted key without the parts that pydantic appends (branches of a union, list positions)."""
     head, *rest = [str(part) for part in location]
     section = Config.model_fields.get(head)
     is_section = section is not None and isinstance(section.default, BaseModel)
@@ -194,6 +195,7 @@ def _suggestion(key: str) -> str:
 
 
 def all_keys(model: type[BaseModel] = Config, prefix: str = "") -> list[str]:
+    """Return the dotted keys of all settings."""
     return [key for key, _ in _leaves(model, prefix)]
 
 
@@ -207,12 +209,12 @@ def _leaves(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def to_toml(config: Config) -> str:
-    """The whole configuration as TOML; settings that are None are left out, as TOML has no null."""
+    """Return the whole configuration as TOML; settings that are None are left out, as TOML has no null."""
     return tomli_w.dumps(config.model_dump(exclude_none=True))
 
 
 def read_config(path: Path) -> Config:
-    """The resolved configuration that a run wrote."""
+    """Read the complete configuration that a run wrote."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Every setting of a run, with its default and its limits. Frozen; unknown keys are refused."""
+"""Settings of a run with their defaults and limits. Instances are frozen; unknown keys are refused."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -10,11 +10,13 @@ NonNegative = Annotated[float, Field(ge=0.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 
 
-# A class called 7 arrives from TOML as a number.
+# TOML reads a class name such as 7 as a number.
 Names = list[Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]]
 
 
 class Section(BaseModel):
+    """Base class of all sections: frozen, unknown keys are refused."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -37,12 +39,14 @@ DataSource = Literal[
 
 
 class DataSettings(Section):
+    """Images, labels and split."""
+
     source: DataSource = Field("folder", description="a benchmark by name, a folder, or a folder of domains")
-    folder: str | None = Field(None, description="folder of images; `--data` sets it")
+    folder: str | None = Field(None, description="folder of images")
     labels: str | None = Field(None, description="CSV of path,label instead of sub-folder names")
     split: str | None = Field(None, description="a split.json to use instead of drawing one")
     unlabelled: str = Field("unlabelled", description="sub-folder that holds the unsorted images")
-    labelled_domain: str | None = Field(None, description="of a folder of domains, the one with labels")
+    labelled_domain: str | None = Field(None, description="the domain with labels, in a folder of domains")
     unlabelled_domains: Names = Field([], description="domains trained on without labels; all others are unseen")
     known_classes: int | Names | None = Field(
         None, description="a number or a list of names; 0 for images without labels"
@@ -51,10 +55,12 @@ class DataSettings(Section):
     split_seed: int = Field(0, ge=0)
     holdout_share: Share = Field(0.0, description="share of the labelled images kept aside for model selection")
     check_counts: bool = Field(True, description="compare a benchmark's number of images with the published one")
-    max_unreadable: Share = Field(0.01, description="share of unreadable images that is still skipped")
+    max_unreadable: Share = Field(0.01, description="largest share of unreadable images that is skipped")
 
 
 class BackboneSettings(Section):
+    """Vision transformer and its weights."""
+
     name: str = Field("vit_base_patch16_224.dino", description="timm name, or sptnet_digits_vit")
     weights: str | None = Field(None, description="local weights file instead of a download")
     image_size: Count | None = Field(None, description="pixels; the backbone's own, at most 224, if not given")
@@ -62,50 +68,56 @@ class BackboneSettings(Section):
 
 
 class HeadSettings(Section):
+    """Sizes of the projection head."""
+
     hidden: Count = Field(2048, description="width of the projection MLP")
     bottleneck: Count = Field(256, description="length of the projections")
 
 
 class ViewSettings(Section):
+    """Views: how images are read, cropped and cached."""
+
     crop_ratio: Annotated[float, Field(gt=0, le=1)] = Field(0.875, description="crop size / short side")
     flip: Share = 0.5
     reading: Literal["auto", "quick", "exact"] = Field(
         "auto",
-        description="exact: every pixel as the published code reads it; quick: a few differ by a level; "
-        "auto: exact for benchmarks, quick for one's own images",
+        description="exact: pixels equal to those of the published code; quick: a few differ by one level; "
+        "auto: exact for benchmarks, quick for other images",
     )
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
     cache_mb: Annotated[int, Field(ge=0)] = Field(1024, description="memory for decoded images")
     bank: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
-        0, description="fixed views an image, tokens kept on disk; 0: fresh views; auto: as many as fit"
+        0, description="fixed views per image with their tokens kept on disk; 0: fresh views; auto: as many as fit"
     )
-    bank_folder: str | None = Field(None, description="where the token bank is kept; in the run if not given")
+    bank_folder: str | None = Field(None, description="folder of the token bank; the run's own if not given")
     bank_budget_gb: Positive | None = Field(
-        None, description="most that bank=auto may take; half of the free disk if not given"
+        None, description="largest size for bank=auto; half of the free disk space if not given"
     )
 
 
 class PromptSettings(Section):
+    """Kind and size of the prompts."""
+
     kind: Literal["none", "global", "shared", "spatial", "shared+global", "spatial+global", "vpt"] = "spatial+global"
-    width: Count = Field(1, description="m, the frame inside every patch")
-    border: Count = Field(30, description="m+, the border round the image")
-    tokens: Count = Field(5, description="deep prompt tokens a layer, for vpt")
+    width: Count = Field(1, description="m, width of the frame inside every patch")
+    border: Count = Field(30, description="m+, width of the border round the image")
+    tokens: Count = Field(5, description="prompt tokens per layer, for vpt")
     noise: NonNegative = Field(
-        1.0, description="standard deviation of the noise that prompts begin as; 0: images begin as they are"
+        1.0, description="standard deviation of the initial prompts; 0: images are unchanged at the start"
     )
 
 
 class TimedSettings(Section):
-    """How long a stage trains."""
+    """Length of a stage."""
 
     epochs: Count
     minutes: Positive | None = Field(None, description="time limit; learning rates anneal over its last tenth")
     max_steps: Count | None = Field(None, description="steps after which the stage ends; a time limit sets it")
-    anneal_steps: Annotated[int, Field(ge=0)] = Field(0, description="steps before that in which rates anneal")
+    anneal_steps: Annotated[int, Field(ge=0)] = Field(0, description="last steps, over which learning rates anneal")
 
 
 class StageSettings(TimedSettings):
-    """What SimGCD's training and SPTNet's have in common."""
+    """Settings common to the training of SimGCD and SPTNet."""
 
     epochs: Count
     learning_rate: NonNegative
@@ -119,6 +131,8 @@ class StageSettings(TimedSettings):
 
 
 class SimGcdSettings(StageSettings):
+    """Training of SimGCD."""
+
     epochs: Count = 200
     learning_rate: NonNegative = 0.1
     weight_decay: NonNegative = 5e-5
@@ -127,6 +141,8 @@ class SimGcdSettings(StageSettings):
 
 
 class SptNetSettings(StageSettings):
+    """Training of SPTNet."""
+
     start_from: str | None = Field(None, description="a finished SimGCD run to build on")
     strategy: Literal[
         "alternate",
@@ -137,8 +153,8 @@ class SptNetSettings(StageSettings):
         "random-prompts",
         "fine-tune",
     ] = "alternate"
-    k: Count = Field(20, description="steps before prompts and model take turns")
-    counter: Literal["epoch", "continuous"] = Field("epoch", description="whether the turns restart every epoch")
+    k: Count = Field(20, description="steps per turn of prompts and of model")
+    counter: Literal["epoch", "continuous"] = Field("epoch", description="epoch: turns restart every epoch")
     prompt_learning_rate: NonNegative = 1.0
     prompt_warm_up: Annotated[int, Field(ge=0)] = Field(1000, description="steps")
     epochs: Count = 1000
@@ -149,7 +165,7 @@ class SptNetSettings(StageSettings):
 
 
 class ClusteringSettings(Section):
-    """K-means: how often it starts anew, and when it stops."""
+    """K-means: number of starts and stopping rule."""
 
     n_init: Count
     max_iter: Count = 200
@@ -157,35 +173,43 @@ class ClusteringSettings(Section):
 
 
 class KMeansSettings(ClusteringSettings):
+    """Clustering of the methods kmeans and sskmeans."""
+
     n_init: Count = 10
 
 
 class GcdSettings(ClusteringSettings, TimedSettings):
+    """Training and clustering of the GCD method."""
+
     epochs: Count = 200
     learning_rate: NonNegative = 0.1
     weight_decay: NonNegative = 5e-5
     final_ratio: Share = 1e-3
     sup_weight: Share = 0.35
-    output: Count = Field(65536, description="length of the projections that are contrasted")
+    output: Count = Field(65536, description="length of the projections in the contrastive losses")
     n_init: Count = 100
 
 
 class TrainingSettings(Section):
+    """Training loop, common to all methods."""
+
     batch_size: Annotated[int, Field(ge=2)] = 128
     momentum: Share = 0.9
-    evaluate_every: Count = Field(10, description="epochs between scores; the last epoch is always scored")
+    evaluate_every: Count = Field(10, description="epochs between evaluations; the last epoch is always evaluated")
     select: Literal["last", "best-old-holdout"] = "last"
-    accumulate: Count = Field(1, description="parts that a batch is computed in to save memory; the gradient stays")
-    checkpointing: bool = Field(False, description="compute blocks twice instead of keeping all that is in them")
+    accumulate: Count = Field(1, description="parts per batch, to save memory; the gradient is the same")
+    checkpointing: bool = Field(False, description="recompute activations in the backward pass, to save memory")
 
 
 class Config(Section):
+    """All settings of a run."""
+
     method: str = "sptnet"
     n_categories: Count | Literal["auto"] | None = Field(
-        None, description="known + new; auto estimates it; the true number where it is known"
+        None, description="known + new; auto: estimated; the true number if not given and known"
     )
     category_factor: Positive = Field(
-        1.0, description="times the true number, to try a wrong one; or give n_categories"
+        1.0, description="factor on the true number, to try a wrong one; excludes n_categories"
     )
     seed: Annotated[int, Field(ge=0)] = 0
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
@@ -210,13 +234,13 @@ class Config(Section):
 
     @property
     def reading(self) -> Literal["quick", "exact"]:
-        """How pictures are brought to size, `auto` resolved."""
+        """How images are decoded and resized, with `auto` resolved."""
         if self.views.reading != "auto":
             return self.views.reading
         return "quick" if self.data.source in ("folder", "domains") else "exact"
 
     def changed(self, **sections: dict[str, Any]) -> "Config":
-        """A copy with some keys of some sections replaced: `config.changed(prompt={"kind": "shared"})`."""
+        """Return a copy with some keys replaced, by section: `config.changed(prompt={"kind": "shared"})`."""
         values = self.model_dump()
         for section, changes in sections.items():
             values[section].update(changes)

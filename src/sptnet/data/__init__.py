@@ -1,4 +1,4 @@
-"""From files to labelled, split images and the views that are cut from them.
+"""Image files, labels, splits and views.
 
-Knows nothing of models, training or results.
+Must not know about models, training or results.
 """

@@ -1,4 +1,4 @@
-"""A folder of images as a pile: labels from the names of sub-folders, or from a CSV file."""
+"""Read a folder of images; labels come from the names of sub-folders or from a CSV file."""
 
 import csv
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sptnet.data.heic import left_out
+from sptnet.data.heic import skipped_message
 from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.data.listing import list_folder
 from sptnet.errors import Misuse
@@ -19,10 +19,10 @@ _HELD_OUT = ("test", "val")
 def read_folder(
     folder: Path | str, labels_file: Path | str | None = None, unlabelled: str = "unlabelled", tell: Say = say
 ) -> ImageSet:
-    """Read a folder that has one sub-folder per class, the same within train/ and test/, or a labels file.
+    """Read a folder with one sub-folder per class, optionally within train/ and test/, or with a labels file.
 
-    Images in the root and in the sub-folder called `unlabelled` have no label. A labels file overrules every
-    sub-folder name, train/ and test/ included.
+    Images in the root and in the sub-folder `unlabelled` have no label. With a labels file, the names of sub-folders
+    have no meaning, including train/ and test/. `tell` is called with a message if HEIC files are skipped.
     """
     root = Path(folder)
     if not root.exists():
@@ -36,7 +36,7 @@ def read_folder(
     if not paths:
         raise Misuse(f"no images found in {root}/. Give a folder that holds JPEG, PNG, WebP, BMP, TIFF or GIF files.")
     if listing.heic:
-        tell(left_out(listing.heic))
+        tell(skipped_message(listing.heic))
     ids = [path.relative_to(root).as_posix() for path in paths]
     test = np.zeros(len(ids), dtype=np.bool_)
     if labels_file is not None:
@@ -61,7 +61,7 @@ def read_folder(
 
 
 def _split_folders(root: Path, ids: list[str], unlabelled: str) -> set[str]:
-    """The folders that are parts of the data (train, test, val) and not classes; none in a plain folder."""
+    """Return the folders that are parts of the data set (train, test, val), not classes; empty for a plain folder."""
     parts = [id_.split("/") for id_ in ids]
     tops = {part[0] for part in parts if len(part) > 1}
     with_classes = {part[0] for part in parts if len(part) > 2 and part[1] != unlabelled}
@@ -91,7 +91,7 @@ def _folder_class(id_: str, splits: set[str], unlabelled: str) -> str:
 
 
 def _read_labels(file: Path, root: Path, ids: list[str]) -> dict[str, str]:
-    """The label of every image that the CSV file lists; an empty label means unlabelled."""
+    """Return the label per image id in the CSV file; an empty label means unlabelled."""
     rows = _csv_rows(file)
     roots = {os.path.abspath(root), os.path.realpath(root)}
     known = set(ids)

@@ -1,4 +1,4 @@
-"""HEIC, the format of many phones: read where pillow-heif is installed, and never left out in silence."""
+"""HEIC files: read if pillow-heif is installed, otherwise skipped with a message."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -11,11 +11,12 @@ _BRANDS = frozenset(b"heic heix heim heis hevc hevx hevm hevs mif1 msf1".split()
 
 
 def can_read_heic() -> bool:
+    """Return whether pillow-heif is installed."""
     return find_spec("pillow_heif") is not None
 
 
 def looks_like_heic(path: Path) -> bool:
-    """By content: telephones and mail programs also call such files .jpg."""
+    """Return whether the content is HEIC; phones and mail programs also name such files .jpg."""
     with path.open("rb") as stream:
         head = stream.read(12)
     return head[4:8] == b"ftyp" and head[8:] in _BRANDS
@@ -23,14 +24,15 @@ def looks_like_heic(path: Path) -> bool:
 
 @cache
 def heic_formats() -> tuple[str, ...]:
-    """What Pillow calls the format, once it has been taught to read it."""
+    """Register pillow-heif with Pillow and return Pillow's names of the format."""
     from pillow_heif import register_heif_opener
 
     register_heif_opener()
     return ("HEIF",)
 
 
-def left_out(files: Sequence[Path]) -> str:
+def skipped_message(files: Sequence[Path]) -> str:
+    """Return the message about HEIC files that were skipped."""
     one = len(files) == 1
     return (
         f"{len(files)} HEIC {'file was' if one else 'files were'} left out: "

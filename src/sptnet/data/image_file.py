@@ -1,4 +1,4 @@
-"""Reading one image: whatever the file or array holds, out comes a fully decoded 8-bit RGB picture."""
+"""Read one image from a file or an array as 8-bit RGB."""
 
 import stat
 import struct
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from sptnet.data.heic import can_read_heic, heic_formats, left_out, looks_like_heic
+from sptnet.data.heic import can_read_heic, heic_formats, looks_like_heic, skipped_message
 from sptnet.data.listing import IMAGE_SUFFIXES as IMAGE_SUFFIXES
 from sptnet.data.listing import list_folder
 from sptnet.errors import Failure, Misuse
@@ -23,9 +23,9 @@ from sptnet.runtime.text import printable
 
 ImageSource = Path | Image.Image | npt.NDArray[Any]
 
-# Pillow goes by content: without this list a file named .jpg could reach a decoder that runs other programs.
+# Pillow chooses the decoder by content: without this list a file named .jpg could reach one that runs other programs.
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
-# Damaged bytes make Pillow's decoders raise any of these.
+# Exceptions that Pillow's decoders raise on damaged files.
 _DAMAGE: tuple[type[Exception], ...] = (
     OSError,
     SyntaxError,
@@ -54,7 +54,7 @@ _warning_filters = threading.Lock()
 
 
 class UnreadableImage(Failure):
-    """One image that cannot be decoded, with its name and a short reason."""
+    """An image cannot be decoded; has its name and a short reason."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, reason)
@@ -68,8 +68,8 @@ class UnreadableImage(Failure):
 def read_image(source: ImageSource | str, least: int | None = None) -> Image.Image:
     """Decode a file, a Pillow image or an array to upright 8-bit RGB, transparent parts on white.
 
-    Integers wider than 8 bits are taken to span 0..65535. Arrays are HxW or HxWxC with C of 1, 3 or 4. Given `least`, a
-    JPEG file is decoded at down to 1/8 of its scale, as long as its sides keep that many pixels.
+    Integers wider than 8 bits are assumed to span 0..65535. Arrays are HxW or HxWxC with C of 1, 3 or 4. With `least`,
+    a JPEG file is decoded at a scale down to 1/8, such that both sides keep at least that many pixels.
     """
     if isinstance(source, np.ndarray):
         return _on_white(_from_array(source))
@@ -83,10 +83,11 @@ def read_image(source: ImageSource | str, least: int | None = None) -> Image.Ima
     raise Misuse(f"an image cannot be read from {type(source).__name__}. Give a path, a Pillow image or a numpy array.")
 
 
-def glimpse(path: Path, name: str, least: int = 1) -> tuple[Image.Image, tuple[int, int]]:
-    """The picture as `read_image` gives it, but faster, and its size in the file.
+def read_reduced(path: Path, name: str, least: int = 1) -> tuple[Image.Image, tuple[int, int]]:
+    """Read an image file quickly; returns the image and its (width, height) in the file.
 
-    A JPEG is decoded in full, but at down to 1/8 scale as long as its sides keep at least `least` pixels.
+    All of a JPEG file is decoded, but at a scale down to 1/8 such that both sides keep at least `least` pixels. `name`
+    is used in errors.
     """
     with _unreadable_as(name), _opened(path) as image:
         size = image.size
@@ -95,22 +96,22 @@ def glimpse(path: Path, name: str, least: int = 1) -> tuple[Image.Image, tuple[i
 
 
 def check_image(path: Path, name: str) -> UnreadableImage | None:
-    """What `read_image` would complain about, found faster."""
+    """Return the error that `read_image` would raise, or None; faster than reading the image."""
     try:
-        glimpse(path, name)
+        read_reduced(path, name)
     except UnreadableImage as problem:
         return problem
     return None
 
 
 def find_images(folder: Path, tell: Say = say) -> list[Path]:
-    """Every image file below the folder, sorted by relative path; hidden names are skipped.
+    """Return every image file below the folder, sorted by relative path; hidden names are skipped.
 
-    Links are followed, but a folder that is reached a second time is not read again.
+    Links are followed, but no folder is read twice. `tell` is called with a message if HEIC files are skipped.
     """
     listing = list_folder(folder)
     if listing.heic:
-        tell(left_out(listing.heic))
+        tell(skipped_message(listing.heic))
     return listing.images
 
 
@@ -123,7 +124,7 @@ def _unreadable_as(name: str) -> Iterator[None]:
 
 
 def reason_for(error: BaseException) -> str:
-    """A few words a person understands for what the file system or a decoder raised."""
+    """Describe an exception of the file system or of a decoder in a few words."""
     if isinstance(error, FileNotFoundError):
         return "file not found"
     if isinstance(error, IsADirectoryError):
@@ -138,11 +139,11 @@ def reason_for(error: BaseException) -> str:
         return error.strerror.lower()
     if any(words in str(error).lower() for words in ("truncated", "unexpected end of file")):
         return "truncated"
-    return str(error) if isinstance(error, _Refused) else f"damaged ({error!r})"
+    return str(error) if isinstance(error, _Unusable) else f"damaged ({error!r})"
 
 
-class _Refused(ValueError):
-    """The file decodes, but its pixels make no picture; the message is the reason."""
+class _Unusable(ValueError):
+    """The file cannot be used as an image; the message is the reason."""
 
 
 @contextmanager
@@ -151,14 +152,14 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(path)
     if not stat.S_ISREG(status.st_mode):
-        raise _Refused("not a regular file")
+        raise _Unusable("not a regular file")
     if status.st_size == 0:
-        raise _Refused("empty file")
+        raise _Unusable("empty file")
     with _quiet():
         image = _identified(path)
     with image:
         if image.format == "TIFF":
-            # Decoding would read these tags itself, and complain aloud.
+            # Read the tags now: decoding reads them too, with warnings.
             with _quiet():
                 image.getexif()
         yield image
@@ -171,22 +172,22 @@ def _identified(path: Path) -> Image.Image:
         if not looks_like_heic(path):
             raise
     if not can_read_heic():
-        raise _Refused("a HEIC file, which needs sptnet[heic]")
+        raise _Unusable("a HEIC file, which needs sptnet[heic]")
     try:
         return Image.open(path, formats=heic_formats())
     except UnidentifiedImageError as error:
-        raise _Refused("a damaged HEIC file") from error
+        raise _Unusable("a damaged HEIC file") from error
 
 
 def _reduce_scale(image: Image.Image, least: int | None) -> None:
-    # Other formats would answer with a preview stored in the file, which can be sound beside damaged pixels.
+    # For other formats `draft` may select a preview stored in the file, which can be intact beside damaged pixels.
     if least is not None and image.format in ("JPEG", "MPO"):
         image.draft(None, (least, least))
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    # Warning filters belong to the whole process, so threads must take turns to change them.
+    # Warning filters are global, so only one thread at a time may change them.
     with _warning_filters, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -195,7 +196,7 @@ def _quiet() -> Iterator[None]:
 def _upright_rgb(image: Image.Image) -> Image.Image:
     image.load()
     if 0 in image.size:
-        raise _Refused("no pixels")
+        raise _Unusable("no pixels")
     turn = _UPRIGHT.get(_orientation(image))
     return _on_white(image if turn is None else image.transpose(turn))
 
@@ -206,7 +207,7 @@ def _orientation(image: Image.Image) -> int:
         with _quiet():
             value = image.getexif().get(ExifTags.Base.Orientation, as_stored)
     except _DAMAGE:
-        # Broken metadata around sound pixels: the picture is shown as stored, as viewers do.
+        # Damaged metadata, intact pixels: keep the stored orientation, as image viewers do.
         return as_stored
     return value if isinstance(value, int) else as_stored
 
@@ -231,9 +232,9 @@ def _to_8_bit(image: Image.Image) -> Image.Image:
 
 
 def _float_scale(values: npt.NDArray[np.float64]) -> float:
-    # A float file does not say where its white is: take the smallest customary range that holds all values.
+    # A float file does not define its range: take the smallest usual one that contains all values.
     if not np.isfinite(values).all() or values.min() < 0 or values.max() > 65535:
-        raise _Refused("float pixels that are not finite or lie outside 0..65535")
+        raise _Unusable("float pixels that are not finite or lie outside 0..65535")
     if values.max() <= 1:
         return 255.0
     return 1.0 if values.max() <= 255 else 1 / 257
@@ -257,7 +258,7 @@ def _bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         return np.rint(array / 257).astype(np.uint8)
     if array.dtype.kind != "f":
         raise Misuse(f"pixels of type {array.dtype} have no known range. Give uint8 or floats in [0,1].")
-    # Written so that a NaN, which no comparison accepts, is refused too.
+    # Negated so that NaN, for which every comparison is false, is refused too.
     if not (array.min() >= 0 and array.max() <= 1):
         raise Misuse("float pixels lie outside [0,1] or are not numbers. Give uint8 or floats in [0,1].")
     return np.rint(array.astype(np.float64) * 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""What lies below a folder: images, and everything that is passed over."""
+"""List the images below a folder, and the files that are skipped."""
 
 import os
 from collections.abc import Iterator
@@ -17,44 +17,47 @@ EntryKind = Literal["image", "heic", "other", "hidden"]
 
 @dataclass(frozen=True)
 class Listing:
+    """Files below a folder."""
+
     images: list[Path]
     """Sorted by relative path."""
     heic: list[Path]
-    """HEIC files that nothing installed here can read."""
+    """HEIC files, if pillow-heif is not installed; otherwise they are among the images."""
     others: int
-    """Names that are no image files: other suffixes, dangling links, pipes."""
+    """Number of entries that are no image files: other suffixes, dangling links, pipes."""
     hidden: int
-    """Names that begin with a dot; a hidden folder counts once."""
+    """Number of entries whose name begins with a dot; a hidden folder counts once."""
 
 
 def readable_suffixes() -> frozenset[str]:
+    """Return the suffixes of files that can be read with the installed packages."""
     return IMAGE_SUFFIXES | HEIC_SUFFIXES if can_read_heic() else IMAGE_SUFFIXES
 
 
 def list_folder(folder: Path) -> Listing:
-    """Links are followed, but a folder that is reached a second time is not read again."""
-    found: dict[EntryKind, list[Path]] = {"image": [], "heic": [], "other": [], "hidden": []}
+    """List a folder recursively. Links are followed, but no folder is read twice."""
+    entries: dict[EntryKind, list[Path]] = {"image": [], "heic": [], "other": [], "hidden": []}
     for kind, path in counted("listing files", walk(folder)):
-        found[kind].append(path)
-    return Listing(found["image"], found["heic"], len(found["other"]), len(found["hidden"]))
+        entries[kind].append(path)
+    return Listing(entries["image"], entries["heic"], len(entries["other"]), len(entries["hidden"]))
 
 
 def walk(folder: Path) -> Iterator[tuple[EntryKind, Path]]:
-    """Every file below the folder, sorted by relative path, and hidden folders as if they were files.
+    """Yield every file below the folder, sorted by relative path; hidden folders are yielded like files.
 
-    Of all that is to come, only the folders on the way down are in memory.
+    Only the entries of the folders on the current path are in memory.
     """
     readable = readable_suffixes()
     visited = {os.path.realpath(folder)}
-    way_down = [_in_order(str(folder), visited)]
-    while way_down:
-        entry = next(way_down[-1], None)
+    stack = [_sorted_entries(str(folder), visited)]
+    while stack:
+        entry = next(stack[-1], None)
         if entry is None:
-            way_down.pop()
+            stack.pop()
         elif entry.name.startswith("."):
             yield "hidden", Path(entry.path)
         elif _is_folder(entry):
-            way_down.append(_in_order(entry.path, visited))
+            stack.append(_sorted_entries(entry.path, visited))
         else:
             path = Path(entry.path)
             suffix = path.suffix.lower()
@@ -62,11 +65,11 @@ def walk(folder: Path) -> Iterator[tuple[EntryKind, Path]]:
             yield ("image" if suffix in readable else "heic") if is_image else "other", path
 
 
-def _in_order(folder: str, visited: set[str]) -> Iterator[os.DirEntry[str]]:
-    """Its files and folders as their paths are sorted, without folders that were visited; those are so from now on."""
+def _sorted_entries(folder: str, visited: set[str]) -> Iterator[os.DirEntry[str]]:
+    """Return files and folders sorted by path, without folders in `visited`; the other folders are added to it."""
     try:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        with os.scandir(folder) as scanned:
+            entries = sorted(scanned, key=lambda entry: entry.name)
     except OSError as error:
         raise Failure(
             f"cannot list the folder {error.filename}: {error.strerror}. Make it readable or move it away."
@@ -85,7 +88,7 @@ def _in_order(folder: str, visited: set[str]) -> Iterator[os.DirEntry[str]]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """A link that leads in a circle is none."""
+    """Return whether the entry is a folder; a circular link is none."""
     try:
         return entry.is_dir()
     except OSError:

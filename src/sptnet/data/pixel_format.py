@@ -1,4 +1,4 @@
-"""What a backbone expects of its pixels: the facts that views are made from."""
+"""Pixel format that a backbone expects."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,10 +10,10 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class PixelFormat:
-    """Size, mean, deviation, interpolation, and how pictures are brought to size.
+    """Image size, normalisation, interpolation and reading mode.
 
-    `exact`: decoded whole and resized by Pillow, to the last bit what the published code sees. `quick`: a JPEG is
-    decoded at a reduced scale that leaves at least twice the size needed, and torch resizes; a few pixels differ by a
+    Reading `exact`: decoded at full size and resized by Pillow, bit for bit as in the published code. `quick`: a JPEG
+    is decoded at a reduced scale of at least twice the required size and resized by torch; a few pixels differ by one
     level.
     """
 

@@ -1,4 +1,4 @@
-"""Looking at every image once before a run: which cannot be read, and a fingerprint of them all."""
+"""Find unreadable images before a run, and compute a fingerprint of an image set."""
 
 import hashlib
 import math
@@ -19,6 +19,8 @@ from sptnet.runtime.text import count, first_three, printable
 
 T = TypeVar("T")
 
+"""Setting for the largest share of unreadable images, for messages; {} stands for its value."""
+
 _EDGE = 64 * 1024
 _BATCH = 1024
 
@@ -33,11 +35,14 @@ def drop_unreadable(
     track: Callable[..., Iterable[Any]] = _no_display,
     also: str = "",
 ) -> tuple[ImageSet, list[UnreadableImage]]:
-    """Decode every image file once; without the unreadable ones, unless they are more than `max_share`."""
+    """Decode every image file once and return the readable images and the problems.
+
+    Raises if the share of unreadable images exceeds `max_share`; `also` names another setting to change.
+    """
     files = [(i, source) for i, source in enumerate(image_set.sources) if isinstance(source, Path)]
     bad: dict[int, UnreadableImage] = {}
-    found = in_threads(check_image, [source for _, source in files], [image_set.ids[i] for i, _ in files])
-    for (i, _), problem in zip(files, track(found, total=len(files)), strict=True):
+    checks = in_threads(check_image, [source for _, source in files], [image_set.ids[i] for i, _ in files])
+    for (i, _), problem in zip(files, track(checks, total=len(files)), strict=True):
         if problem is not None:
             bad[i] = problem
     problems = list(bad.values())
@@ -53,7 +58,7 @@ def too_many_unreadable(
     max_share: float,
     also: str = "",
 ) -> str | None:
-    """Why so many unreadable images of `total` cannot be skipped; None if they can."""
+    """Return an error message if more than `max_share` of `total` images are unreadable, else None."""
     share = len(problems) / max(1, total)
     examples = first_three([f"{printable(problem.name)} ({problem.reason})" for problem in problems])
     if problems and len(problems) == total:
@@ -69,19 +74,19 @@ def too_many_unreadable(
 
 
 def in_threads(work: Callable[..., T], *columns: Sequence[Any]) -> Iterator[T]:
-    """`map(work, *columns)` by several threads, in order."""
-    # In batches, because a pool given a million files at once keeps a million pending results.
+    """Like `map(work, *columns)`, on several threads; results are in order."""
+    # In batches: a pool that gets a million files at once keeps a million pending results.
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for start in range(0, len(columns[0]), _BATCH):
             yield from pool.map(work, *(column[start : start + _BATCH] for column in columns))
 
 
 def fingerprint(image_set: ImageSet) -> str:
-    """A SHA-256 of everything that learning depends on; of a long file only size, beginning and end."""
+    """Return a SHA-256 of everything that training depends on; for large files only size, beginning and end."""
     digest = hashlib.sha256()
 
     def add(part: bytes) -> None:
-        # The length keeps neighbours apart: ("ab", "c") must differ from ("a", "bc").
+        # The length separates the parts: ("ab", "c") must differ from ("a", "bc").
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
 

@@ -1,4 +1,4 @@
-"""Who is labelled: which images learn with their label, without it, or are kept aside."""
+"""Split an image set into labelled, unlabelled, held-out and test images."""
 
 import difflib
 from collections.abc import Sequence
@@ -16,15 +16,17 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Split:
+    """Parts of an image set as positions of images, and the target per image."""
+
     classes: tuple[str, ...]
-    """Known classes first, then the new ones of which the truth is known."""
+    """Known classes first, then the new classes with known labels."""
     n_known: int
     target: npt.NDArray[np.int64]
-    """Per image of the pile an index into `classes`; -1 where nobody knows the truth."""
+    """Index into `classes` per image; -1 if the true class is unknown."""
     labelled: Indices
     unlabelled: Indices
     holdout: Indices
-    """Labelled images kept out of training, to choose a model by."""
+    """Labelled images kept out of training for model selection."""
     test: Indices
 
     def __post_init__(self) -> None:
@@ -34,19 +36,22 @@ class Split:
 
     @property
     def known_classes(self) -> tuple[str, ...]:
+        """Names of the known classes."""
         return self.classes[: self.n_known]
 
     @property
     def new_classes(self) -> tuple[str, ...]:
+        """Names of the new classes."""
         return self.classes[self.n_known :]
 
     @property
     def old_ids(self) -> range:
+        """Targets of the known classes."""
         return range(self.n_known)
 
     @property
     def labels(self) -> npt.NDArray[np.int64]:
-        """What a learner may see: the target of labelled and held-out images, -1 everywhere else."""
+        """Labels that training may use: the target of labelled and held-out images, -1 for all others."""
         visible = np.full_like(self.target, UNKNOWN)
         for part in (self.labelled, self.holdout):
             visible[part] = self.target[part]
@@ -61,9 +66,9 @@ def make_split(
     holdout_share: float = 0.0,
     labelled_domain: str | None = None,
 ) -> Split:
-    """Follow the labels the pile gives, or draw a labelled share of the known classes as benchmarks do.
+    """Split by the given labels or, if all labels are known, draw `labelled_share` of the known classes' images.
 
-    In a pile of domains, labels come from `labelled_domain` alone.
+    In a data set with domains, only images of `labelled_domain` are labelled.
     """
     if not 0 <= seed < 2**32 - 1:
         raise Misuse(f"the seed {seed} cannot be used. Give a whole number from 0 to {2**32 - 2}.")
@@ -102,8 +107,8 @@ def _in_domain(image_set: ImageSet, domain: str | None) -> npt.NDArray[np.bool_]
         return np.ones(len(image_set), dtype=np.bool_)
     inside = np.array([other == domain for other in image_set.domains or ()], dtype=np.bool_)
     if not inside.any():
-        found = listed(sorted(set(image_set.domains or ()))) or "none"
-        raise Misuse(f"{image_set.name} has no images of a domain {printable(domain)}. Its domains: {found}.")
+        existing = listed(sorted(set(image_set.domains or ()))) or "none"
+        raise Misuse(f"{image_set.name} has no images of a domain {printable(domain)}. Its domains: {existing}.")
     return inside
 
 
@@ -111,7 +116,7 @@ def _known_of_benchmark(image_set: ImageSet, known_classes: Sequence[str] | int 
     if known_classes is None:
         raise Misuse(
             "every image is labelled, so there is nothing to discover. Name the known classes with "
-            "--set data.known_classes=5, or put unsorted images in the folder called unlabelled."
+            "`data.known_classes=5`, or put unsorted images in the folder called unlabelled."
         )
     return _named(image_set, known_classes)
 
@@ -119,14 +124,14 @@ def _known_of_benchmark(image_set: ImageSet, known_classes: Sequence[str] | int 
 def _known_of_given(
     image_set: ImageSet, given: npt.NDArray[np.bool_], known_classes: Sequence[str] | int | None
 ) -> tuple[str, ...]:
-    seen = set(image_set.labels[given & ~image_set.test].tolist())
-    labelled_names = tuple(name for i, name in enumerate(image_set.names) if i in seen)
+    labelled = set(image_set.labels[given & ~image_set.test].tolist())
+    labelled_names = tuple(name for i, name in enumerate(image_set.names) if i in labelled)
     if not labelled_names:
         if known_classes == 0 and not isinstance(known_classes, bool):
             return ()
         raise Misuse(
             "no training image has a label. Sort some into one sub-folder per class, or give a labels file. "
-            "To cluster them without labels: sptnet discover, or method kmeans with --set data.known_classes=0."
+            "To cluster them without labels: sptnet discover, or method kmeans with `data.known_classes=0`."
         )
     if known_classes is None:
         return labelled_names
@@ -144,11 +149,11 @@ def _named(image_set: ImageSet, known_classes: Sequence[str] | int) -> tuple[str
     if isinstance(known_classes, int):
         if isinstance(known_classes, bool) or not 1 <= known_classes <= len(image_set.names):
             raise Misuse(
-                f"data.known_classes is {known_classes}, but the pile has {len(image_set.names)} classes. "
+                f"data.known_classes is {known_classes}, but the data set has {len(image_set.names)} classes. "
                 f"Give a number from 1 to {len(image_set.names)}, or a list of names."
             )
         return image_set.names[:known_classes]
-    # Class names such as 0 and 1 arrive from a command line as numbers.
+    # Class names such as 0 and 1 are numbers if they come from the command line.
     chosen = (known_classes,) if isinstance(known_classes, str) else known_classes
     known = tuple(str(name) for name in chosen)
     if not known:
@@ -158,7 +163,7 @@ def _named(image_set: ImageSet, known_classes: Sequence[str] | int) -> tuple[str
         close = difflib.get_close_matches(strangers[0], image_set.names, n=1)
         hint = f" (did you mean {printable(close[0])}?)" if close else ""
         raise Misuse(
-            f"data.known_classes names {listed(strangers)}, which the pile does not have{hint}. "
+            f"data.known_classes names {listed(strangers)}, which the data set does not have{hint}. "
             f"Choose from: {listed(image_set.names)}."
         )
     repeats = sorted({name for name in known if known.count(name) > 1})
@@ -175,10 +180,11 @@ def _order_classes(image_set: ImageSet, known: tuple[str, ...]) -> tuple[tuple[s
 
 
 def targets_of(image_set: ImageSet, classes: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    """Return the index into `classes` per image; -1 for unknown labels and other classes."""
     position = {name: i for i, name in enumerate(classes)}
-    # The last entry is the one that the label -1 picks.
-    moved = [position.get(name, UNKNOWN) for name in image_set.names] + [UNKNOWN]
-    return np.array(moved, dtype=np.int64)[image_set.labels]
+    # The label -1 selects the last entry.
+    target_of_label = [position.get(name, UNKNOWN) for name in image_set.names] + [UNKNOWN]
+    return np.array(target_of_label, dtype=np.int64)[image_set.labels]
 
 
 def _draw_labelled(
@@ -189,7 +195,7 @@ def _draw_labelled(
     candidates = np.flatnonzero((target >= 0) & (target < n_known) & allowed)
     if len(candidates) == 0:
         return candidates
-    # This very call makes the draw that published results were obtained with.
+    # Do not change this call: it makes the draw behind the published results.
     drawn = np.random.RandomState(seed).choice(len(candidates), size=int(share * len(candidates)), replace=False)
     return np.sort(candidates[drawn])
 

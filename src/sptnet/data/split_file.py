@@ -1,4 +1,4 @@
-"""`split.json`: who was labelled, in names that a person can read."""
+"""Read and write `split.json`: the parts of a split as image ids and class names."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ PARTS = ("labelled", "unlabelled", "holdout", "test")
 
 
 def write_split(split: Split, image_set: ImageSet, path: Path | str) -> None:
-    """Write the split as JSON that a person can read: image ids and class names, no positions."""
+    """Write the split as JSON with image ids and class names."""
     content: dict[str, Any] = {
         "pile": image_set.name,
         "known_classes": split.known_classes,
@@ -29,7 +29,7 @@ def write_split(split: Split, image_set: ImageSet, path: Path | str) -> None:
 
 
 def read_split(path: Path | str, image_set: ImageSet) -> Split:
-    """Read what `write_split` wrote and match it with the images of the pile."""
+    """Read a split that `write_split` wrote and match it with the image set."""
     content = _split_content(Path(path))
     in_file = [id_ for part in PARTS for id_ in content[part]]
     for complaint, ids in (

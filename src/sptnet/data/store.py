@@ -1,4 +1,4 @@
-"""Images at the size that views are cut from, kept in memory while they fit."""
+"""Cache of resized images, from which views are cut."""
 
 from collections.abc import Sequence
 
@@ -14,9 +14,9 @@ from sptnet.data.pixel_format import PixelFormat
 
 
 class ImageStore:
-    """Images at the size that views are cut from (short side = crop / ratio), kept in memory while they fit.
+    """Images resized such that the short side is crop size / `crop_ratio`, cached up to `cache_mb`.
 
-    How they are brought to size is told at `PixelFormat.reading`.
+    `PixelFormat` describes how they are decoded and resized.
     """
 
     def __init__(
@@ -50,5 +50,5 @@ class ImageStore:
 
 
 def _as_tensor(image: Image.Image) -> UInt8[Tensor, "3 height width"]:
-    """Channels first, but laid out in memory as they were, channels last: torch resizes that fastest."""
+    """Convert to a tensor with channels first; the memory layout stays channels last, which torch resizes fastest."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)

@@ -1,4 +1,4 @@
-"""Views: random crops for training and centre crops for scoring, cut from stored images."""
+"""Views: random crops for training and centre crops for inference, cut from resized images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ StoredImage = UInt8[Tensor, "3 height width"]
 
 @dataclass(frozen=True)
 class Window:
-    """A square of an image by its upper left corner, as it is or mirrored."""
+    """Upper left corner of a square crop, and whether it is mirrored."""
 
     top: int
     left: int
@@ -27,22 +27,24 @@ class Window:
 
 
 def draw_window(image: StoredImage, size: int, flip: float, seed: int) -> Window:
-    """Anywhere in the image, mirrored with probability `flip`."""
-    dice = torch.Generator().manual_seed(seed)
-    # A side that leaves no choice costs no draw: thus these are the windows of torchvision's random crop and flip.
+    """Draw a window uniformly from the image, mirrored with probability `flip`."""
+    generator = torch.Generator().manual_seed(seed)
+    # No draw for a side without choice, as in torchvision's random crop and flip, which thus give the same windows.
     top, left = (
-        int(torch.randint(0, side - size + 1, (), generator=dice)) if side > size else 0 for side in image.shape[1:]
+        int(torch.randint(0, side - size + 1, (), generator=generator)) if side > size else 0
+        for side in image.shape[1:]
     )
-    return Window(top, left, bool(torch.rand(1, generator=dice) < flip))
+    return Window(top, left, bool(torch.rand(1, generator=generator) < flip))
 
 
 def cut(image: StoredImage, window: Window, size: int) -> UInt8[Tensor, "3 size size"]:
+    """Cut a window out of an image."""
     view = image[:, window.top : window.top + size, window.left : window.left + size]
     return view.flip(2) if window.mirrored else view
 
 
 class ViewMaker:
-    """Cuts views: random crop and flip for training, centre crop for scoring."""
+    """Cut views: random crop and flip for training, centre crop for inference."""
 
     def __init__(self, pixels: PixelFormat, flip: float = 0.5):
         self.size, self.flip = pixels.image_size, flip
@@ -50,24 +52,27 @@ class ViewMaker:
         self._finish = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(pixels.mean, pixels.std)])
 
     def window(self, image: UInt8[Tensor, "3 h w"], seed: int) -> Window:
-        # The published transform also names a colour jitter, but without arguments, which changes nothing.
+        """Draw the window of a random view."""
+        # The published transform has a colour jitter without arguments, which changes nothing.
         return draw_window(image, self.size, self.flip, seed)
 
     def random_view(self, image: UInt8[Tensor, "3 h w"], seed: int) -> UInt8[Tensor, "3 size size"]:
+        """Return a random crop, mirrored with probability `flip`."""
         return cut(image, self.window(image, seed), self.size)
 
     def centre_view(self, image: UInt8[Tensor, "3 h w"]) -> UInt8[Tensor, "3 size size"]:
+        """Return the centre crop."""
         view: Tensor = self._centre(image)
         return view
 
     def normalise(self, views: UInt8[Tensor, "n 3 size size"]) -> Float[Tensor, "n 3 size size"]:
-        """Bytes to normalised floats, the space that prompts live in."""
+        """Convert bytes to normalised floats, to which prompts are added."""
         finished: Tensor = self._finish(views)
         return finished
 
 
 class CentreViews(Dataset[Tensor]):
-    """Centre crops of chosen images, for features, predictions and scores."""
+    """Data set of the centre crops of chosen images."""
 
     def __init__(self, store: ImageStore, maker: ViewMaker, indices: Sequence[int] | npt.NDArray[np.int64]):
         self.store, self.maker, self.indices = store, maker, indices

@@ -31,7 +31,7 @@ from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import Say
-from sptnet.runtime.torchrun import lent_cores
+from sptnet.runtime.torchrun import available_cores
 from sptnet.training.experiment import Experiment
 
 WAYS_OUT = (
@@ -139,7 +139,7 @@ def plan_discovery(
 
     def plan() -> Plan:
         alone = measure_pace(backbone, compute, images.image_set.sources, config)
-        crowded = max(1.0, everyone.on_machine / lent_cores()) if alone.device == "cpu" else 1.0
+        crowded = max(1.0, everyone.on_machine / available_cores()) if alone.device == "cpu" else 1.0
         pace = alone.shared(everyone.size / crowded)
         return make_plan(config, facts, pace, wishes.minutes, method, wishes.given, wishes.report, limited)
 

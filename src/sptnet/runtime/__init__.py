@@ -1,4 +1,4 @@
-"""Tools of any program: text, files, progress, seeds, the device, several processes.
+"""General tools: text, files, progress, seeds, devices, several processes.
 
-Knows nothing of images, models or settings.
+Must not know about images, models or settings.
 """

@@ -1,4 +1,4 @@
-"""The one place that knows about devices and number formats."""
+"""Devices, number formats and eval mode."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,34 +12,40 @@ from sptnet.errors import Misuse
 
 @dataclass(frozen=True)
 class Compute:
-    """Where and how exactly a run computes."""
+    """Device and number format of a run."""
 
     device: torch.device
     dtype: torch.dtype
 
     def autocast(self) -> AbstractContextManager[None]:
+        """Return a context with autocast to `dtype`; disabled for float32."""
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
     def scaler(self) -> torch.amp.GradScaler:
-        """Loss scaling for fp16; for other formats it does nothing."""
+        """Return a gradient scaler; enabled for fp16 only."""
         return torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
 
     @property
     def on_cuda(self) -> bool:
+        """True if the device is a CUDA device."""
         return self.device.type == "cuda"
 
 
 def choose_compute(device: str = "auto", precision: str = "auto", local_rank: int = 0) -> Compute:
-    """`auto` takes CUDA, then MPS, then the CPU; half precision only on CUDA. Each process of a machine has its own."""
-    where = _choose_device(device, local_rank)
-    cuda = where.type == "cuda"
+    """Choose device and number format.
+
+    Device `auto`: CUDA (the GPU of this local rank), then MPS, then the CPU. Precision `auto`: half precision on CUDA,
+    float32 elsewhere.
+    """
+    chosen = _choose_device(device, local_rank)
+    cuda = chosen.type == "cuda"
     if precision == "auto":
         half = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else torch.float16
-        return Compute(where, half if cuda else torch.float32)
+        return Compute(chosen, half if cuda else torch.float32)
     dtype = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     if dtype != torch.float32 and not cuda:
-        raise Misuse(f"precision {precision} needs CUDA, but the device is {where}. Use --set precision=float32.")
-    return Compute(where, dtype)
+        raise Misuse(f"precision {precision} needs CUDA, but the device is {chosen}. Use `precision='float32'`.")
+    return Compute(chosen, dtype)
 
 
 def _choose_device(device: str, local_rank: int) -> torch.device:
@@ -55,7 +61,7 @@ def _choose_device(device: str, local_rank: int) -> torch.device:
     if chosen.type not in ("cpu", "cuda", "mps"):
         raise Misuse(f"device {device!r} is not supported. Use auto, cpu, cuda, cuda:N or mps.")
     if (chosen.type == "cuda" and not cuda) or (chosen.type == "mps" and not mps):
-        raise Misuse(f"device {device!r} is not available here. Use --set device=auto or --set device=cpu.")
+        raise Misuse(f"device {device!r} is not available here. Use `device='auto'` or `device='cpu'`.")
     return chosen
 
 

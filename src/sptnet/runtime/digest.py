@@ -1,4 +1,4 @@
-"""A checksum of tensors, the same on every machine."""
+"""Checksum of tensors, equal on all machines."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def digest(tensors: Mapping[str, Tensor], facts: str = "") -> str:
-    """SHA-256 over facts, names, shapes and values."""
+    """Return the SHA-256 of `facts` and of the names, shapes, dtypes and values of the tensors."""
     total = hashlib.sha256(facts.encode())
     for name in sorted(tensors):
         value = tensors[name].detach().cpu().contiguous()

@@ -1,9 +1,9 @@
-"""Several processes as one: who does which share of the work, and how the shares come together again.
+"""Training on several processes with exact gradients.
 
-Started by torchrun, every process reads its place from the environment; alone, the world has one process and nothing
-here does anything. A step's batch is the global one: each process computes the projections and logits of its share,
-all processes gather all rows and compute the same loss from them. A process's share of the gradient is then exact, and
-the sum over processes is the gradient of one process with the whole batch.
+Under torchrun each process reads its rank from the environment; otherwise the world size is 1 and every function here
+returns its input. A batch is global: each process computes the projections and logits of its share, then all processes
+gather all rows and compute the same loss. Gradients reach a process's own rows only, so their sum over the processes
+is the gradient of a single process with the whole batch.
 """
 
 import atexit
@@ -24,35 +24,35 @@ from sptnet.errors import Failure, SptnetError
 from sptnet.runtime.torchrun import Rank, rank_from_environment
 
 T = TypeVar("T")
-# Others wait while the first process reads or clusters a large pile. A process that is gone is noticed without a limit.
+# Other ranks wait while rank 0 reads or clusters a large data set. A lost process is noticed without a time limit.
 LONGEST_WAIT = timedelta(hours=12)
 
 
-class SaidElsewhere(SptnetError):
-    """The first process has failed and says why; this one ends with it in silence."""
+class FailedOnRankZero(SptnetError):
+    """Raised on the other ranks when rank 0 has failed; only rank 0 prints the reason."""
 
-    said_elsewhere = True
+    reported_elsewhere = True
 
 
 @dataclass(frozen=True)
 class World(Rank):
-    """All processes of a job, as one of them sees them."""
+    """The processes of a job and the communication between them."""
 
     def gather(self, rows: Float[Tensor, "share dim"], n: int) -> Float[Tensor, "n dim"]:
-        """All n rows from the shares of all processes; gradients reach this process's own rows."""
+        """Gather the shares of all processes; gradients reach this process's own rows."""
         if self.size == 1:
             return rows
         gathered: Tensor = _Gather.apply(rows, n, self)
         return gathered
 
     def gather_views(self, rows: Float[Tensor, "2*share dim"], n: int) -> Float[Tensor, "2*n dim"]:
-        """The same for rows that are view one of the share, then view two: view one of all comes first again."""
+        """Gather rows that hold the first views, then the second views; the result has the same order."""
         if self.size == 1:
             return rows
         return torch.cat([self.gather(view, n) for view in rows.chunk(2)])
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Every process gets the sum of all shares of the gradient, in one message."""
+        """Replace the gradients by their sum over all processes, in one message."""
         if self.size == 1:
             return
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
@@ -65,7 +65,7 @@ class World(Rank):
             gradient.copy_(part.view_as(gradient))
 
     def from_first(self, work: Callable[[], T]) -> T:
-        """What the first process makes of the work, for all of them; its failure is everybody's."""
+        """Run `work` on rank 0 and return its result on all ranks; an exception ends all ranks."""
         if self.size == 1:
             return work()
         result: list[Any] = [None, None]
@@ -80,20 +80,20 @@ class World(Rank):
         if error is not None:
             raise error
         if result[1] is not None:
-            raise SaidElsewhere(result[1])
-        answer: T = result[0]
-        return answer
+            raise FailedOnRankZero(result[1])
+        value: T = result[0]
+        return value
 
     def do_first(self, work: Callable[[], object]) -> None:
-        """The first process does the work; the others wait for it."""
+        """Run `work` on rank 0 while the other ranks wait; its result need not be picklable."""
 
-        def done() -> None:
+        def without_result() -> None:
             work()
 
-        self.from_first(done)
+        self.from_first(without_result)
 
     def local_rank_zero_first(self, work: Callable[[], T]) -> T:
-        """The first process of each machine does the work before the others do: it finds the ground untouched."""
+        """Run `work` on local rank 0 first, then on the other ranks."""
         if self.size == 1:
             return work()
         result = [work()] if self.local_rank == 0 else []
@@ -122,30 +122,30 @@ class _Gather(torch.autograd.Function):
 
 @contextmanager
 def _lost_processes() -> Iterator[None]:
-    """What the backends raise when another process is gone, in words."""
+    """Turn the errors that a backend raises after losing a process into a `Failure`."""
     try:
         yield
     except (RuntimeError, ValueError) as error:
         raise Failure(
             f"another process of this job is lost ({str(error).splitlines()[0]}). The last checkpoint is kept: start "
-            "the same number of processes or another one with --resume."
+            "the same number of processes or another one with `resume=True`."
         ) from error
 
 
 @cache
 def world() -> World:
-    """The world that torchrun made, joined at the first call; otherwise one process alone."""
-    here = World(**vars(rank_from_environment(os.environ)))
-    if here.size > 1 and not dist.is_initialized():
+    """Return the world of this process; under torchrun the first call joins the process group."""
+    joined = World(**vars(rank_from_environment(os.environ)))
+    if joined.size > 1 and not dist.is_initialized():
         if torch.cuda.is_available():
-            torch.cuda.set_device(here.local_rank)
+            torch.cuda.set_device(joined.local_rank)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, timeout=LONGEST_WAIT)
         atexit.register(_leave)
-    return here
+    return joined
 
 
 def _leave() -> None:
-    """End the backend's threads while Python still runs: one that needs it after its end would abort the process."""
+    """Stop the backend's threads before the interpreter shuts down; a thread that outlives it aborts the process."""
     if dist.is_initialized():
         dist.destroy_process_group()

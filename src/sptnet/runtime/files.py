@@ -1,4 +1,4 @@
-"""Writing files whole or not at all, and only where they may be written."""
+"""Atomic writing of files, and checks of output paths."""
 
 import csv
 import os
@@ -10,25 +10,26 @@ from sptnet.runtime.text import printable
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Writes a neighbour, forces it to the disk, then renames: readers see the old file or the new one."""
+    """Write a temporary file beside `path`, sync it to disk and rename it: readers see the old file or the new one."""
     part = path.with_name(path.name + ".part")
     part.touch()
     mode = part.stat().st_mode
     write(part)
-    part.chmod(mode)  # safetensors makes its files private; a model is as readable as any other file
+    part.chmod(mode)  # safetensors creates private files; restore the default permissions
     with part.open("rb") as stream:
         os.fsync(stream.fileno())
     os.replace(part, path)
 
 
 def write_text_atomically(path: Path, text: str) -> None:
+    """Write a text file in UTF-8."""
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8", errors="surrogatepass"))
 
 
 def write_csv_atomically(
     path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]], errors: str = "surrogatepass"
 ) -> None:
-    """Write a CSV file in UTF-8; `errors` says how names that are not UTF-8 are encoded."""
+    """Write a CSV file in UTF-8; `errors` is the encoding error handler for names that are not valid UTF-8."""
 
     def write(part: Path) -> None:
         with part.open("w", encoding="utf-8", errors=errors, newline="") as stream:
@@ -39,15 +40,15 @@ def write_csv_atomically(
     write_atomically(path, write)
 
 
-def check_outside(path: Path, parameter: str, places: Mapping[str, str | Path | None]) -> None:
-    """Refuse to write inside folders that are read or belong to something else; `places` has them by description."""
-    for what, place in places.items():
-        if place is not None and path.resolve().is_relative_to(Path(place).resolve()):
-            raise Misuse(f"{path} lies inside {what} {place}. Give a place outside it with `{parameter}`.")
+def check_outside(path: Path, parameter: str, folders: Mapping[str, str | Path | None]) -> None:
+    """Raise if `path` lies inside one of the folders, given by description, that must not be written to."""
+    for what, folder in folders.items():
+        if folder is not None and path.resolve().is_relative_to(Path(folder).resolve()):
+            raise Misuse(f"{path} lies inside {what} {folder}. Give a place outside it with `{parameter}`.")
 
 
 def check_new_file(path: Path, parameter: str = "out", overwrite: bool | None = None) -> None:
-    """Refuse to replace a file unless `overwrite` is true; None means that it cannot be asked for."""
+    """Raise if the file exists and `overwrite` is not true; None means that the caller has no such option."""
     if path.is_dir():
         raise Misuse(f"{path} is a folder, not a file. Give a file with `{parameter}`.")
     if path.exists() and not overwrite:
@@ -58,10 +59,10 @@ def check_new_file(path: Path, parameter: str = "out", overwrite: bool | None = 
 def check_new_folder(
     path: Path, what: str, strangers: Sequence[str], parameter: str = "out", overwrite: bool = False, resume: str = ""
 ) -> None:
-    """Refuse a folder that something new cannot be written to.
+    """Raise if a new folder cannot be written at `path`.
 
-    `what` is what sptnet writes there, `strangers` are the names inside that it did not write, and `resume` is how to
-    go on with what is there.
+    `what` names the content that sptnet writes, `strangers` are the names inside the folder that sptnet did not write,
+    and `resume` is the beginning of a sentence that says how to resume.
     """
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         raise Misuse(f"{path} is a file or a link. Give a folder that does not exist yet with `{parameter}`.")

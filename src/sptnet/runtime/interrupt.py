@@ -1,8 +1,8 @@
-"""Ctrl-C that cannot get lost.
+"""Reliable Ctrl-C during training.
 
-Python drops an exception that a signal handler raises while a destructor or a fork's clean-up is running, and a
-training with worker processes runs such code at every epoch. So the handler also leaves a note, which the training loop
-reads at every step.
+Python drops an exception that a signal handler raises inside a destructor or the clean-up after a fork, and training
+with worker processes runs such code every epoch. The handler therefore also sets a flag, which the training loop checks
+at every step.
 """
 
 import signal
@@ -14,22 +14,22 @@ from types import FrameType
 
 @contextmanager
 def noted_interrupts() -> Iterator[Callable[[], None]]:
-    """Yields a check that raises KeyboardInterrupt if one came earlier and was dropped."""
-    came = threading.Event()
+    """Yield a function that raises KeyboardInterrupt if an earlier one was dropped."""
+    interrupted = threading.Event()
 
-    def note(number: int, frame: FrameType | None) -> None:
-        came.set()
+    def handler(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
         raise KeyboardInterrupt
 
     def check() -> None:
-        if came.is_set():
+        if interrupted.is_set():
             raise KeyboardInterrupt
 
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield check  # Python lets only the main thread set handlers; another program's handler is its own affair
+        yield check  # only the main thread may set a handler, and a handler of the calling program is kept
         return
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, handler)
     try:
         yield check
     finally:

@@ -1,8 +1,8 @@
-"""Memory that is needed again and again is kept, instead of given back to the system and fetched anew.
+"""Keep freed memory for reuse instead of returning it to the system.
 
-The C library of Linux returns every large block the moment it is free, and the system clears each page of the next one
-before it may be written: for activations of tens of megabytes that costs as much as the arithmetic between two matrix
-products. While training and looking at images, blocks are kept; afterwards all of them go back.
+glibc returns every large block as soon as it is freed, and the kernel clears each page of the next block: for
+activations of tens of megabytes that takes as long as the arithmetic between two matrix products. Freed blocks are kept
+during training and inference, and returned afterwards.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from functools import cache
 # Parameters of mallopt(3).
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _NEVER, _NONE = -1, 0
-# Where the library's own adaptive thresholds end up in any process that frees large blocks; 65536 is its start value.
+# The values that glibc's adaptive thresholds reach in any process that frees large blocks; 65536 is the default.
 _USUAL_MMAP_MAX, _USUAL_MMAP_THRESHOLD, _USUAL_TRIM_THRESHOLD = 65536, 32 * 2**20, 64 * 2**20
 
 _lock = threading.Lock()
@@ -23,7 +23,7 @@ _users = 0
 
 @contextmanager
 def memory_kept() -> Iterator[None]:
-    """May be nested, and entered from several threads; does nothing where the C library is another."""
+    """Keep freed memory inside the context; may be nested and used by several threads. No effect without glibc."""
     _enter(+1)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Telling people how far things are: a bar with the time left on a terminal, plain lines elsewhere."""
+"""Messages and progress bars on stderr; bars are shown on a terminal only."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,26 +10,31 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from sptnet.runtime.torchrun import is_first
 
 T = TypeVar("T")
-# Of several processes the first one speaks.
+# Only rank 0 prints.
 console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=not is_first())
 
 Say = Callable[[str], None]
+"""Function that shows one message, such as `say`."""
+
 spell: Callable[[str], str] = str
 """Applied to every message of `say`; the command line replaces parameters between backticks by its flags here."""
 
 
 def say(message: str) -> None:
-    """One line for people, on stderr, so that stdout stays for results."""
+    """Print one line on stderr; stdout is for results."""
     console.print(spell(message), markup=False)
 
 
 class Bar(Protocol):
-    def __call__(self, done: float, note: str = "") -> None: ...
+    """Update function of a progress bar."""
+
+    def __call__(self, done: float, note: str = "") -> None:
+        """Set the amount done and a note behind the bar."""
 
 
 @contextmanager
 def bar(what: str, total: float) -> Iterator[Bar]:
-    """A progress bar with the time left; silent where there is no terminal."""
+    """Show a progress bar with the time left; nothing without a terminal."""
     if not console.is_terminal:
         yield lambda done, note="": None
         return
@@ -48,7 +53,7 @@ def bar(what: str, total: float) -> Iterator[Bar]:
 
 
 def tracker(what: str) -> Callable[..., Iterable[T]]:
-    """`tracker("reading")(items, total=n)` passes the items through and shows a bar."""
+    """Return a function that passes items through and shows a bar: `tracker("reading")(items, total=n)`."""
 
     def track(items: Iterable[T], total: int) -> Iterator[T]:
         with bar(what, total) as update:
@@ -60,7 +65,7 @@ def tracker(what: str) -> Callable[..., Iterable[T]]:
 
 
 def counted(what: str, items: Iterable[T]) -> Iterator[T]:
-    """Passes the items through; a terminal shows how many there were, where nobody knows how many there will be."""
+    """Pass items of unknown number through; a terminal shows how many there have been."""
     if not console.is_terminal:
         yield from items
         return
@@ -72,6 +77,7 @@ def counted(what: str, items: Iterable[T]) -> Iterator[T]:
 
 
 def duration(seconds: float) -> str:
+    """Format a duration, such as 1 h 05 min, 3 min 20 s or 7 s."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,4 +1,4 @@
-"""Seeds by name: every random draw of a run has its own, so that no draw depends on the order of the work."""
+"""Seeds by name: every random draw has its own seed, so that results do not depend on the order of the draws."""
 
 import hashlib
 from collections.abc import Iterator
@@ -8,17 +8,17 @@ import torch
 
 
 def seed_of(*parts: int | str) -> int:
-    """A seed from a list of names and numbers, the same in whatever process it is computed."""
+    """Return a seed that depends on these names and numbers only, equal in all processes."""
     digest = hashlib.blake2b("/".join(str(part) for part in parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """The CPU's global generator starts at `seed` inside and goes on as before outside.
+    """Seed torch's global CPU generator inside the context and restore its state on exit.
 
-    It is asked directly: `torch.manual_seed` also queues a call with a stack trace for every CUDA device, which costs
-    more than making a view.
+    `torch.manual_seed` is avoided because it also queues a call with a stack trace for every CUDA device, which takes
+    longer than cutting a view.
     """
     state = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)

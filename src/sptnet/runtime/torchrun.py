@@ -1,4 +1,4 @@
-"""A process's place among those that torchrun started: it reads the environment and joins nobody."""
+"""Rank of this process under torchrun, read from the environment without joining the process group."""
 
 import os
 from collections.abc import Mapping
@@ -9,24 +9,28 @@ from sptnet.errors import Misuse
 
 @dataclass(frozen=True)
 class Rank:
+    """Rank of a process and size of its job."""
+
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     machine: int | None = None
-    """Which of several machines this is; nothing where there is one."""
+    """Number of this machine; None if the job runs on one machine."""
     on_machine: int = 1
-    """How many of the processes run on this machine."""
+    """Number of processes on this machine."""
 
     @property
     def is_first(self) -> bool:
+        """True on rank 0."""
         return self.rank == 0
 
     def share(self, n: int) -> slice:
-        """This process's rows of n: shares follow each other in order and differ by one at most."""
+        """Return this process's rows out of n; shares are contiguous, in rank order, and differ by at most one."""
         return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
 
 def rank_from_environment(environment: Mapping[str, str]) -> Rank:
+    """Read the variables that torchrun sets; rank 0 of 1 without them."""
     rank, size = environment.get("RANK"), environment.get("WORLD_SIZE")
     if rank is None or size is None:
         return Rank()
@@ -42,16 +46,16 @@ def rank_from_environment(environment: Mapping[str, str]) -> Rank:
     return Rank(int(rank), int(size), local_rank, machine if on_machine < int(size) else None, on_machine)
 
 
-def lent_cores() -> int:
-    """The cores that the machine lends to all processes of the job together."""
+def available_cores() -> int:
+    """Return the number of cores available to all processes of the job on this machine together."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def own_cores(environment: Mapping[str, str] = os.environ) -> int:
-    """This process's part of them."""
-    return max(1, lent_cores() // rank_from_environment(environment).on_machine)
+def cores_per_process(environment: Mapping[str, str] = os.environ) -> int:
+    """Return the number of cores available to this process."""
+    return max(1, available_cores() // rank_from_environment(environment).on_machine)
 
 
 def is_first(environment: Mapping[str, str] = os.environ) -> bool:
-    """Of several processes the first one speaks. A place that cannot be is for `rank_from_environment` to refuse."""
+    """True on rank 0 or without torchrun. An invalid rank is left to `rank_from_environment` to refuse."""
     return "WORLD_SIZE" not in environment or environment.get("RANK", "0") == "0"

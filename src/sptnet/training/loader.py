@@ -6,7 +6,7 @@ from itertools import islice
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from sptnet.data.loader import let_hang_up
+from sptnet.data.loader import ignore_broken_pipes
 from sptnet.training.batches import Batch, StageBatches
 
 
@@ -46,6 +46,6 @@ def iterate_batches(batches: Dataset[Batch], workers: int, pin: bool, numbers: r
         num_workers=workers,
         pin_memory=pin,
         generator=torch.Generator(),
-        worker_init_fn=let_hang_up,
+        worker_init_fn=ignore_broken_pipes,
     )
     yield from loader

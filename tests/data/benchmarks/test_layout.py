@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helpers.benchmark_trees import lines, pictures
-from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
+from sptnet.data.benchmarks.layout import ListedImage, Tree, image_set_of
 from sptnet.errors import Failure, Misuse
 
 
@@ -125,7 +125,12 @@ def test_missing_images_are_counted_and_three_named(tree: Tree) -> None:
 
 
 def test_a_pile_has_training_images_first_and_the_published_class_order(tree: Tree) -> None:
-    listed = [Listed("t1", 0, True), Listed("b", 2, False), Listed("a", 1, False), Listed("t0", 2, True)]
+    listed = [
+        ListedImage("t1", 0, True),
+        ListedImage("b", 2, False),
+        ListedImage("a", 1, False),
+        ListedImage("t0", 2, True),
+    ]
     image_set = image_set_of(tree, "set", listed, ["zero", "one", "two"], [2, 0, 1])
     assert image_set.ids == ("b", "a", "t1", "t0")
     assert image_set.sources == tuple(tree.root / id_ for id_ in image_set.ids)

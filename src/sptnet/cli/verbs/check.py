@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 50
 MOST_EXAMPLES = 10
+TRAINING_FLAGS = {"settings": "--set"}
+"""Findings name settings of `sptnet train`."""
 
 
 def check(
@@ -29,14 +31,15 @@ def check(
 
     Exits with 0 if the folder is ready for training, else with 1. Your images are only read.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
+    from sptnet.cli.flags import with_flags
     from sptnet.data.check.findings import can_train, findings_of
     from sptnet.data.check.folder_check import check_folder
     from sptnet.discovery.preview import preview_plan
 
     checked = check_folder(folder, labels, unlabelled)
-    findings = findings_of(checked)
+    findings = [replace(f, sentence=with_flags(f.sentence, TRAINING_FLAGS)) for f in findings_of(checked)]
     good = can_train(findings)
     with_time = good and checked.unsorted > 0 and not no_time
     plan = preview_plan(folder, labels, unlabelled, backbone, minutes) if with_time else None

@@ -1,4 +1,7 @@
-"""The benchmark data sets by name."""
+"""Readers of the benchmark data sets, by name.
+
+Must not know about models or training.
+"""
 
 import difflib
 from collections.abc import Callable, Sequence
@@ -36,7 +39,7 @@ BENCHMARKS: dict[str, Benchmark] = {
 
 
 def find_benchmark(name: str, others: Sequence[str] = ()) -> Benchmark:
-    """By its name; `others` are names that mean something besides the benchmarks."""
+    """Return a benchmark by name; `others` are further names for the error message."""
     if name not in BENCHMARKS:
         names = [*BENCHMARKS, *others]
         close = difflib.get_close_matches(name, names, n=1)
@@ -46,7 +49,7 @@ def find_benchmark(name: str, others: Sequence[str] = ()) -> Benchmark:
 
 
 def read_benchmark(name: str, folder: Path | str) -> ImageSet:
-    """A benchmark from its makers' files, classes in the published order, known ones first."""
+    """Read a benchmark from its original files; classes are in the published order, known ones first."""
     return find_benchmark(name).read(Path(folder))
 
 

@@ -1,4 +1,4 @@
-"""Stanford Cars: 196 models of cars, in the makers' two arrangements."""
+"""Stanford Cars: 196 models of cars, in either of the two original folder layouts."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sptnet.data.benchmarks.base import Benchmark, ClassSplit, Expected, class_split, exactly, in_thousands
-from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
+from sptnet.data.benchmarks.layout import ListedImage, Tree, image_set_of
 from sptnet.data.image_set import ImageSet
 
 WHERE = (
@@ -21,9 +21,9 @@ CLASSES = class_split("stanford_cars")
 
 
 def read_cars(folder: Path, split: ClassSplit = CLASSES) -> ImageSet:
-    """Images in the order of the annotations, which the published draw of labelled ones goes by.
+    """Read the images in the order of the annotations, on which the published draw of labelled images depends.
 
-    The arrangement with one cars_annos.mat orders the images otherwise: its draw is not the published one.
+    The layout with a single cars_annos.mat has another order of images, hence another draw than the published one.
     """
     train_lists = [f"{devkit}/cars_train_annos.mat" for devkit in DEVKITS]
     tree = Tree.find(folder, [*train_lists, "cars_annos.mat"], ["stanford_cars"], WHERE)
@@ -39,34 +39,36 @@ def read_cars(folder: Path, split: ClassSplit = CLASSES) -> ImageSet:
     return image_set_of(tree, "cars", listed, classes, split.order)
 
 
-def _two_lists(tree: Tree, devkit: str) -> tuple[list[str], list[Listed]]:
+def _two_lists(tree: Tree, devkit: str) -> tuple[list[str], list[ListedImage]]:
     classes = [str(name) for name in _variable(tree, f"{devkit}/cars_meta.mat", "class_names")]
-    places = [place for place in ("", *(f"{kit}/" for kit in DEVKITS)) if (tree.root / place / TEST_LABELS).exists()]
+    with_labels = [kit for kit in ("", *(f"{kit}/" for kit in DEVKITS)) if (tree.root / kit / TEST_LABELS).exists()]
     parts = (
         ("cars_train", f"{devkit}/cars_train_annos.mat", False),
-        ("cars_test", f"{places[0] if places else ''}{TEST_LABELS}", True),
+        ("cars_test", f"{with_labels[0] if with_labels else ''}{TEST_LABELS}", True),
     )
     listed = []
-    for place, file, test in parts:
+    for folder, file, test in parts:
         for row in _variable(tree, file, "annotations", "class", "fname"):
-            listed.append(Listed(f"{place}/{row['fname']}", int(row["class"]) - 1, test))
+            listed.append(ListedImage(f"{folder}/{row['fname']}", int(row["class"]) - 1, test))
     return classes, listed
 
 
-def _one_list(tree: Tree) -> tuple[list[str], list[Listed]]:
+def _one_list(tree: Tree) -> tuple[list[str], list[ListedImage]]:
     classes = [str(name) for name in _variable(tree, "cars_annos.mat", "class_names")]
     rows = _variable(tree, "cars_annos.mat", "annotations", "class", "relative_im_path", "test")
-    return classes, [Listed(str(row["relative_im_path"]), int(row["class"]) - 1, bool(row["test"])) for row in rows]
+    return classes, [
+        ListedImage(str(row["relative_im_path"]), int(row["class"]) - 1, bool(row["test"])) for row in rows
+    ]
 
 
 def _variable(tree: Tree, file: str, name: str, *fields: str) -> Any:
-    """A variable of a MATLAB file, as a list of names or of records that have these fields."""
+    """Return a variable of a MATLAB file as an array of names, or of records with these fields."""
     from scipy.io import loadmat
 
     path = tree.file(file)
     try:
         values = np.atleast_1d(loadmat(path, squeeze_me=True)[name])
-    except Exception as error:  # damaged files make SciPy raise anything
+    except Exception as error:  # SciPy raises many kinds of exceptions on damaged files
         raise tree.incomplete(f"{path} is damaged or has no {name}") from error
     missing = [field for field in fields if field not in (values.dtype.names or ())]
     if missing:

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: the makers' Python batches."""
+"""CIFAR-10 and CIFAR-100 in the original Python batches."""
 
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,8 @@ PAGE = "https://www.cs.toronto.edu/~kriz"
 
 
 class Batches(NamedTuple):
+    """File names and dictionary keys of a CIFAR data set."""
+
     name: str
     folder: str
     where: str
@@ -28,17 +30,17 @@ class Batches(NamedTuple):
     classes: int
 
 
-def _where(title: str, archive: str, folder: str) -> str:
+def _where(name: str, title: str, archive: str, folder: str) -> str:
     return (
-        f"{title} is at {PAGE}/{archive} (the Python version) or comes with --download; "
-        f"the folder must be or hold {folder}/."
+        f"{title} is at {PAGE}/{archive} (the Python version) or comes with "
+        f"`data('{name}', data='DIR', download=True)`; the folder must be or hold {folder}/."
     )
 
 
 TEN = Batches(
     name="cifar10",
     folder="cifar-10-batches-py",
-    where=_where("CIFAR-10", "cifar-10-python.tar.gz", "cifar-10-batches-py"),
+    where=_where("cifar10", "CIFAR-10", "cifar-10-python.tar.gz", "cifar-10-batches-py"),
     train=tuple(f"data_batch_{i}" for i in range(1, 6)),
     test="test_batch",
     labels="labels",
@@ -49,7 +51,7 @@ TEN = Batches(
 HUNDRED = Batches(
     name="cifar100",
     folder="cifar-100-python",
-    where=_where("CIFAR-100", "cifar-100-python.tar.gz", "cifar-100-python"),
+    where=_where("cifar100", "CIFAR-100", "cifar-100-python.tar.gz", "cifar-100-python"),
     train=("train",),
     test="test",
     labels="fine_labels",
@@ -60,7 +62,7 @@ HUNDRED = Batches(
 
 
 def read_cifar(batches: Batches, folder: Path) -> ImageSet:
-    """Images in the order of the batches, classes in the order of the makers' label numbers."""
+    """Read the images in the order of the batches; class numbers are the original ones."""
     tree = Tree.find(folder, [batches.meta], [batches.folder], batches.where)
     names = _entries(tree, batches.meta, batches.names)[0]
     if not isinstance(names, list) or len(names) != batches.classes:
@@ -80,7 +82,7 @@ def read_cifar(batches: Batches, folder: Path) -> ImageSet:
 
 
 def _batch(tree: Tree, file: str, batches: Batches) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Images as height x width x channel, and their labels."""
+    """Return images (n x 32 x 32 x 3) and labels (n)."""
     pixels, labels = _entries(tree, file, "data", batches.labels)
     if not isinstance(pixels, ByteArray) or pixels.values.shape[1:] != (3 * 32 * 32,):
         raise tree.incomplete(f"{tree.root / file} holds no images of 32x32 pixels")

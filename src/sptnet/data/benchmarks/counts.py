@@ -1,4 +1,4 @@
-"""Counting a data set, and comparing with what its makers ship and what the published split gives."""
+"""Count the images of a data set and compare with the original data set and the published split."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -15,17 +15,20 @@ TOTALS = ("training images", "test images")
 
 
 class CountRow(NamedTuple):
+    """A count and the expected count."""
+
     what: str
     found: int
     expected: Expectation | None = None
 
     @property
     def differs(self) -> bool:
+        """True if the count is not as expected."""
         return self.expected is not None and not self.expected.agrees(self.found)
 
 
 def count_parts(split: Split) -> SplitCounts:
-    """Held-out images count as labelled; images of which nobody knows the truth are of no class."""
+    """Count images and classes per part; held-out images count as labelled, images of unknown class have no class."""
     labelled = np.concatenate([split.labelled, split.holdout])
     return SplitCounts(
         labelled=len(labelled),
@@ -37,7 +40,7 @@ def count_parts(split: Split) -> SplitCounts:
 
 
 def count_rows(image_set: ImageSet, split: Split, expected: dict[str, Expectation]) -> list[CountRow]:
-    """The whole table; a pile of domains is counted domain by domain too."""
+    """Return the rows of the table of counts; data sets with domains are also counted per domain."""
     found = count_parts(split)
     numbers = [
         ("training images", found.labelled + found.unlabelled),
@@ -53,7 +56,7 @@ def count_rows(image_set: ImageSet, split: Split, expected: dict[str, Expectatio
 
 
 def expectations(benchmark: Benchmark, published: bool = True) -> dict[str, Expectation]:
-    """What the rows of the table must show; with a split of one's own only what no split changes."""
+    """Return the expected counts by row; only totals, which no split changes, unless the split is the published one."""
     expected = benchmark.expected
     wanted = {
         "training images": expected.train,
@@ -67,17 +70,17 @@ def expectations(benchmark: Benchmark, published: bool = True) -> dict[str, Expe
 
 
 def refuse_differences(table: list[CountRow], benchmark: Benchmark) -> None:
-    """Names every number that differs from what is expected."""
+    """Raise with every count that is not as expected."""
     wrong = [_difference(row, benchmark.name) for row in table if row.differs]
     if wrong:
         raise Failure(f"{'; '.join(wrong)}. Fetch it again: {benchmark.where}")
 
 
 def check_counts(benchmark: Benchmark, image_set: ImageSet) -> None:
-    """Refuses a data set that has more or fewer images than its makers ship."""
+    """Raise if a data set has more or fewer images than the original one."""
     expected = expectations(benchmark, published=False)
-    found = zip(TOTALS, (int((~image_set.test).sum()), int(image_set.test.sum())), strict=True)
-    refuse_differences([CountRow(what, number, expected.get(what)) for what, number in found], benchmark)
+    totals = zip(TOTALS, (int((~image_set.test).sum()), int(image_set.test.sum())), strict=True)
+    refuse_differences([CountRow(what, number, expected.get(what)) for what, number in totals], benchmark)
 
 
 def _difference(row: CountRow, name: str) -> str:

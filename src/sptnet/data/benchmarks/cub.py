@@ -4,12 +4,13 @@ from pathlib import Path
 
 from sptnet.data.benchmarks.base import Benchmark, ClassSplit, Expected, class_split, exactly
 from sptnet.data.benchmarks.download import Archive
-from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
+from sptnet.data.benchmarks.layout import ListedImage, Tree, image_set_of
 from sptnet.data.image_set import ImageSet
 
 WHERE = (
-    "CUB-200-2011 is at https://data.caltech.edu/records/65de6-vp158 or comes with --download; the folder must be or "
-    "hold CUB_200_2011/ with images.txt, image_class_labels.txt, train_test_split.txt, classes.txt and images/."
+    "CUB-200-2011 is at https://data.caltech.edu/records/65de6-vp158 or comes with "
+    "`data('cub', data='DIR', download=True)`; the folder must be or hold CUB_200_2011/ with images.txt, "
+    "image_class_labels.txt, train_test_split.txt, classes.txt and images/."
 )
 ARCHIVE = Archive(
     "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz", md5="97eceeb196236b17998738112f37df78"
@@ -18,7 +19,7 @@ CLASSES = class_split("cub")
 
 
 def read_cub(folder: Path, split: ClassSplit = CLASSES) -> ImageSet:
-    """Images in the order of images.txt; names like 001.Black_footed_Albatross."""
+    """Read the images in the order of images.txt; class names are like 001.Black_footed_Albatross."""
     tree = Tree.find(folder, ["images.txt"], ["CUB_200_2011"], WHERE)
     names = dict(tree.pairs("classes.txt"))
     number = {id_: i for i, id_ in enumerate(names)}
@@ -32,7 +33,7 @@ def read_cub(folder: Path, split: ClassSplit = CLASSES) -> ImageSet:
         ):
             if value not in allowed:
                 raise tree.incomplete(f"{tree.root / file} says {value or 'nothing'} of image {id_}")
-        listed.append(Listed(f"images/{path}", number[class_of[id_]], training[id_] == "0"))
+        listed.append(ListedImage(f"images/{path}", number[class_of[id_]], training[id_] == "0"))
     tree.require(image.id for image in listed)
     tree.compare_folders("images", names.values())
     return image_set_of(tree, "cub", listed, list(names.values()), split.order)

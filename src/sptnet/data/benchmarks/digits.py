@@ -1,4 +1,4 @@
-"""Handwritten digits, embedded in scikit-learn: no folder and no download needed."""
+"""Handwritten digits that come with scikit-learn; no folder and no download needed."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from sptnet.data.image_set import ImageSet
 
 
 def digits() -> ImageSet:
-    """The 1,797 handwritten digits that come with scikit-learn, grey images of 8x8 pixels, no test images."""
+    """Return the 1,797 handwritten digits of scikit-learn: grey images of 8x8 pixels, no test images."""
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
     data = load_digits()

@@ -1,4 +1,4 @@
-"""Data sets made of domains, such as photos, paintings and sketches of the same classes; DomainNet and PACS.
+"""Data sets with domains, such as photos, paintings and sketches of the same classes; DomainNet and PACS.
 
 One folder per domain, in it one folder per class.
 """
@@ -35,7 +35,7 @@ PACS_WHERE = (
 
 
 def read_domainnet(folder: Path, classes: int = 345) -> ImageSet:
-    """DomainNet: classes in sorted order, capitals first; with lists, only the images they name."""
+    """Read DomainNet: classes in sorted order, capitals first; with list files, only the images they name."""
     labelled, unlabelled, *_ = DOMAINNET_DOMAINS
     tree = Tree.find(folder, [labelled], ["DomainNet", "domainnet"], DOMAINNET_WHERE)
     image_set = read_domains(tree.root, labelled, (unlabelled,), DOMAINNET_DOMAINS, where=DOMAINNET_WHERE)
@@ -46,7 +46,7 @@ def read_domainnet(folder: Path, classes: int = 345) -> ImageSet:
 
 
 def read_pacs(folder: Path) -> ImageSet:
-    """PACS: seven classes in four domains; with lists, only the images they name."""
+    """Read PACS: seven classes in four domains; with list files, only the images they name."""
     labelled, unlabelled, *_ = PACS_DOMAINS
     tree = Tree.find(folder, [labelled], ["PACS", "kfold", "PACS/kfold"], PACS_WHERE)
     check_class_folders(tree, PACS_DOMAINS, PACS_CLASSES)
@@ -72,10 +72,10 @@ def read_domains(
     if not root.is_dir():
         raise Misuse(f"there is no folder {root}. {where}")
     tree = Tree(root, where)
-    found = tree.folders("") if domains is None else sorted(domains)
-    _check_domains(tree, found, labelled, unlabelled)
+    used = tree.folders("") if domains is None else sorted(domains)
+    _check_domains(tree, used, labelled, unlabelled)
     seen = [labelled, *sorted(unlabelled)]
-    order = seen + [domain for domain in found if domain not in seen]
+    order = seen + [domain for domain in used if domain not in seen]
     ids = {domain: _images(tree, domain, lists or root) for domain in order}
     names = sorted({_class_of(id_) for id_ in chain(*ids.values())})
     position = {name: i for i, name in enumerate(names)}
@@ -97,22 +97,22 @@ def check_class_folders(tree: Tree, domains: Iterable[str], names: Sequence[str]
         tree.compare_folders(domain, names)
 
 
-def folder_of_lists(places: Iterable[Path], domain: str) -> Path | None:
-    """The first folder that holds a list file of the domain."""
-    return next((place for place in places for end in LISTS if (place / f"{domain}_{end}").is_file()), None)
+def folder_of_lists(folders: Iterable[Path], domain: str) -> Path | None:
+    """Return the first folder that holds a list file of the domain."""
+    return next((folder for folder in folders for end in LISTS if (folder / f"{domain}_{end}").is_file()), None)
 
 
-def _check_domains(tree: Tree, found: Sequence[str], labelled: str, unlabelled: Sequence[str]) -> None:
+def _check_domains(tree: Tree, domains: Sequence[str], labelled: str, unlabelled: Sequence[str]) -> None:
     existing = tree.folders("")
-    missing = [domain for domain in found if domain not in existing]
+    missing = [domain for domain in domains if domain not in existing]
     if missing:
         raise tree.incomplete(f"{tree.root} lacks {count(missing, 'domain')}: {listed(missing)}")
-    if len(found) < 2:
-        raise Misuse(f"{tree.root} holds {count(found, 'domain')}, but there must be two at least. {tree.where}")
+    if len(domains) < 2:
+        raise Misuse(f"{tree.root} holds {count(domains, 'domain')}, but there must be two at least. {tree.where}")
     for domain in (labelled, *unlabelled):
-        if domain not in found:
+        if domain not in domains:
             raise Misuse(
-                f"there is no domain {printable(domain)} in {tree.root}. Give one of those it has: {listed(found)}."
+                f"there is no domain {printable(domain)} in {tree.root}. Give one of those it has: {listed(domains)}."
             )
     named = [labelled, *unlabelled]
     repeats = sorted({domain for domain in named if named.count(domain) > 1})
@@ -121,7 +121,7 @@ def _check_domains(tree: Tree, found: Sequence[str], labelled: str, unlabelled: 
 
 
 def _images(tree: Tree, domain: str, lists: Path) -> list[str]:
-    """Ids that begin with the domain and the class."""
+    """Return the ids of a domain; each begins with the domain and the class."""
     files = [f"{domain}_{end}" for end in LISTS if (lists / f"{domain}_{end}").is_file()]
     if not files:
         return _walk(tree, domain)

@@ -47,10 +47,10 @@ class Archive:
 
     def _fetch(self, file: Path) -> None:
         part = file.with_name(file.name + ".part")
-        with _connection_problems(self.url, f"as {file}"), urlopen(self.url, timeout=SECONDS_OF_SILENCE) as answer:
-            length = int(answer.headers.get("Content-Length") or 0)
+        with _connection_problems(self.url, f"as {file}"), urlopen(self.url, timeout=SECONDS_OF_SILENCE) as response:
+            length = int(response.headers.get("Content-Length") or 0)
             with part.open("wb") as stream, bar(f"fetching {file.name}", length) as update:
-                _copy(answer, stream, update)
+                _copy(response, stream, update)
         if part.stat().st_size < length:
             raise Failure(
                 f"{self.url} broke off after {part.stat().st_size:,} of {length:,} bytes. "
@@ -66,7 +66,7 @@ class Archive:
 
 
 def from_torchvision(name: str, url: str, **options: str) -> Callable[[Path], None]:
-    """A function that downloads a data set with the torchvision class of that name."""
+    """Return a function that downloads a data set with the torchvision class of that name."""
 
     def download(folder: Path) -> None:
         from torchvision import datasets
@@ -92,7 +92,7 @@ def _connection_problems(url: str, by_hand: str) -> Iterator[None]:
         yield
     except (OSError, RuntimeError, HTTPException, EOFError, tarfile.TarError, zlib.error) as error:
         if isinstance(error, HTTPError):
-            error.close()  # it holds the connection
+            error.close()  # an HTTPError keeps the connection open
         raise Failure(f"{url} could not be downloaded ({_reason(error)}). Fetch it by hand {by_hand}.") from error
 
 
@@ -100,9 +100,9 @@ def _reason(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _copy(answer: IO[bytes], stream: IO[bytes], update: Callable[[float], None]) -> None:
+def _copy(response: IO[bytes], stream: IO[bytes], update: Callable[[float], None]) -> None:
     done = 0
-    while chunk := answer.read(_CHUNK):
+    while chunk := response.read(_CHUNK):
         stream.write(chunk)
         done += len(chunk)
         update(done)

@@ -1,4 +1,4 @@
-"""Fashion-MNIST: ten kinds of clothes in 28x28 grey pixels, as idx files."""
+"""Fashion-MNIST: ten classes of clothes, grey images of 28x28 pixels in idx files."""
 
 import gzip
 import zlib
@@ -14,16 +14,17 @@ from sptnet.data.image_set import ImageSet
 
 URL = "https://github.com/zalandoresearch/fashion-mnist"
 WHERE = (
-    f"Fashion-MNIST is at {URL} or comes with --download; the folder must hold train-images-idx3-ubyte, "
-    "train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, with or without .gz, directly or "
-    "below FashionMNIST/raw/."
+    f"Fashion-MNIST is at {URL} or comes with `data('fashion_mnist', data='DIR', download=True)`; the folder must hold "
+    "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, with or "
+    "without .gz, directly or below FashionMNIST/raw/."
 )
-# The makers number the classes; these are the names their page gives.
+# The files have class numbers only; these names are on the page of the data set.
 NAMES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 PARTS = ("train", "t10k")
 
 
 def read_fashion_mnist(folder: Path) -> ImageSet:
+    """Read the training images, then the test images, in the order of the files."""
     first = f"{PARTS[0]}-images-idx3-ubyte"
     tree = Tree.find(folder, [first, f"{first}.gz"], ["FashionMNIST/raw", "raw"], WHERE)
     images = [_idx(tree, f"{part}-images-idx3-ubyte") for part in PARTS]
@@ -44,7 +45,10 @@ def read_fashion_mnist(folder: Path) -> ImageSet:
 
 
 def _idx(tree: Tree, name: str) -> npt.NDArray[np.uint8]:
-    """An array of bytes: two zero bytes, the code for bytes, the number of axes, the length of each axis, the data."""
+    """Read an idx file of bytes.
+
+    Layout: two zero bytes, the type code of bytes, the number of axes, the length of each axis, the data.
+    """
     path = tree.file(name if (tree.root / name).exists() else f"{name}.gz")
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sptnet.data.benchmarks.base import Benchmark, ClassSplit, Expected, class_split, exactly, in_thousands
-from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
+from sptnet.data.benchmarks.layout import ListedImage, Tree, image_set_of
 from sptnet.data.image_set import ImageSet
 
 WHERE = (
@@ -15,19 +15,19 @@ CLASSES = class_split("herbarium_19")
 
 
 def read_herbarium(folder: Path, split: ClassSplit = CLASSES) -> ImageSet:
-    """A class's number is the place of its folder among the names sorted as strings: 0, 1, 10, 100, 101."""
+    """Read the class folders; class numbers follow the folder names sorted as strings: 0, 1, 10, 100, 101."""
     tree = Tree.find(folder, [train for train, _ in PARTS], ["herbarium_19"], WHERE)
     train, validation = next(part for part in PARTS if (tree.root / part[0]).exists())
     classes = tree.folders(train)
     if len(classes) != len(split.order):
         raise tree.incomplete(f"{tree.root / train} has {len(classes)} class folders, it must have {len(split.order)}")
     tree.compare_folders(validation, classes, all_of_them=False)
-    checked = set(tree.folders(validation))
+    validated = set(tree.folders(validation))
     listed = [
-        Listed(id_, number, part == validation)
+        ListedImage(id_, number, part == validation)
         for part in (train, validation)
         for number, name in enumerate(classes)
-        if part == train or name in checked
+        if part == train or name in validated
         for id_ in tree.walk(f"{part}/{name}")
     ]
     return image_set_of(tree, "herbarium19", listed, classes, split.order)

@@ -1,4 +1,4 @@
-"""ImageNet-1K, and the hundred of its classes that are known as ImageNet-100."""
+"""ImageNet-1K and its subset ImageNet-100."""
 
 import csv
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sptnet.data.benchmarks.base import Benchmark, Expected, exactly, in_thousands
-from sptnet.data.benchmarks.layout import Listed, Tree, image_set_of
+from sptnet.data.benchmarks.layout import ListedImage, Tree, image_set_of
 from sptnet.data.image_set import ImageSet
 from sptnet.runtime.text import printable
 
@@ -22,12 +22,12 @@ WHERE = (
 
 
 def chosen_classes(classes: int = 1000, chosen: int = 100) -> list[int]:
-    """The published choice of ImageNet-100 among the sorted synsets."""
+    """Return the published choice of ImageNet-100 as positions in the sorted synsets."""
     return sorted(np.random.RandomState(0).choice(classes, chosen, replace=False).tolist())
 
 
 def read_imagenet(folder: Path, name: str = "imagenet1k", chosen: int | None = None, classes: int = 1000) -> ImageSet:
-    """Synsets and files in sorted order; of ImageNet-100 only the chosen synsets are looked into."""
+    """Read synsets and files in sorted order; with `chosen`, only that many synsets are read."""
     tree = Tree.find(folder, ["train"], ["ILSVRC/Data/CLS-LOC"], WHERE)
     synsets = tree.folders("train")
     if len(synsets) != classes:
@@ -37,19 +37,19 @@ def read_imagenet(folder: Path, name: str = "imagenet1k", chosen: int | None = N
         )
     kept = synsets if chosen is None else [synsets[i] for i in chosen_classes(classes, chosen)]
     number = {synset: i for i, synset in enumerate(kept)}
-    listed = [Listed(id_, number[synset], False) for synset in kept for id_ in tree.walk(f"train/{synset}")]
+    listed = [ListedImage(id_, number[synset], False) for synset in kept for id_ in tree.walk(f"train/{synset}")]
     if tree.folders("val"):
         tree.compare_folders("val", synsets)
-        listed += [Listed(id_, number[synset], True) for synset in kept for id_ in tree.walk(f"val/{synset}")]
+        listed += [ListedImage(id_, number[synset], True) for synset in kept for id_ in tree.walk(f"val/{synset}")]
     else:
-        flat = [Listed(id_, number[synset], True) for id_, synset in _flat_val(tree, folder) if synset in number]
+        flat = [ListedImage(id_, number[synset], True) for id_, synset in _flat_val(tree, folder) if synset in number]
         tree.require(image.id for image in flat)
         listed += flat
     return image_set_of(tree, name, listed, kept, range(len(kept)))
 
 
 def _flat_val(tree: Tree, folder: Path) -> Iterator[tuple[str, str]]:
-    file = next((place / SOLUTION for place in (folder, tree.root) if (place / SOLUTION).is_file()), None)
+    file = next((path / SOLUTION for path in (folder, tree.root) if (path / SOLUTION).is_file()), None)
     if file is None:
         raise tree.incomplete(f"{tree.root / 'val'} has no synset folders, and there is no {SOLUTION} to sort it by")
     try:

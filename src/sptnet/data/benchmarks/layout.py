@@ -1,4 +1,4 @@
-"""What the folders of data sets have in common: lists, class folders, images that must be there."""
+"""Folder layout of data sets: list files, class folders, required images."""
 
 import os
 from collections.abc import Collection, Iterable, Sequence
@@ -14,8 +14,8 @@ from sptnet.errors import Failure, Misuse
 from sptnet.runtime.text import count, first_three, printable
 
 
-class Listed(NamedTuple):
-    """One image of a data set; its label is the makers' class number, counted from 0."""
+class ListedImage(NamedTuple):
+    """One image of a data set; the label is the original class number, counted from 0."""
 
     id: str
     label: int
@@ -24,31 +24,34 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """The folder of a data set, and the words for where to get a whole one."""
+    """Folder of a data set; `where` says in error messages how to get a complete one."""
 
     root: Path
     where: str
 
     @staticmethod
     def find(folder: Path, markers: Sequence[str], inside: Sequence[str], where: str) -> "Tree":
-        """The folder itself or the first one inside it that holds one of the markers."""
+        """Return the folder itself or the first of the folders `inside` it that holds one of the markers."""
         if not folder.is_dir():
             raise Misuse(f"there is no folder {folder}. {where}")
-        for place in ("", *inside):
-            if any((folder / place / marker).exists() for marker in markers):
-                return Tree(folder / place, where)
+        for name in ("", *inside):
+            if any((folder / name / marker).exists() for marker in markers):
+                return Tree(folder / name, where)
         raise Misuse(f"{folder} has no {' and no '.join(markers)}, nor has {' or '.join(inside)} inside it. {where}")
 
     def incomplete(self, what: str) -> Failure:
+        """Return an error for an incomplete or damaged data set."""
         return Failure(f"{what}. Fetch it again: {self.where}")
 
     def file(self, name: str) -> Path:
+        """Return the path of a file; raise if it is missing."""
         path = self.root / name
         if not path.is_file():
             raise self.incomplete(f"{self.root} has no {name}")
         return path
 
     def lines(self, name: str) -> list[str]:
+        """Return the stripped lines of a text file without empty ones."""
         path = self.file(name)
         try:
             with path.open(encoding="utf-8") as stream:
@@ -57,7 +60,7 @@ class Tree:
             raise self.incomplete(f"{path} is not a text file") from error
 
     def pairs(self, name: str) -> list[tuple[str, str]]:
-        """Lines of a word and the rest."""
+        """Return the first word and the rest of every line of a text file."""
         pairs = []
         for line in self.lines(name):
             word, gap, rest = line.partition(" ")
@@ -67,44 +70,46 @@ class Tree:
         return pairs
 
     def damaged_line(self, name: str, line: str) -> Failure:
+        """Return an error for a line that cannot be parsed."""
         return self.incomplete(f"{self.root / name} has a damaged line, {printable(line)!r}")
 
-    def folders(self, place: str) -> list[str]:
-        """Names of the sub-folders, sorted as strings; hidden ones are left out."""
-        if not (self.root / place).is_dir():
-            raise self.incomplete(f"{self.root} has no folder {place}")
-        with os.scandir(self.root / place) as entries:
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the sub-folders, sorted as strings, without hidden ones."""
+        if not (self.root / folder).is_dir():
+            raise self.incomplete(f"{self.root} has no folder {folder}")
+        with os.scandir(self.root / folder) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
 
-    def compare_folders(self, place: str, wanted: Collection[str], all_of_them: bool = True) -> None:
-        """Refuses class folders too many and, unless told otherwise, too few."""
-        found = self.folders(place)
-        extra = [printable(name) for name in sorted(set(found) - set(wanted))]
-        missing = [printable(name) for name in sorted(set(wanted) - set(found))] if all_of_them else []
-        here = self.root / place
+    def compare_folders(self, folder: str, wanted: Collection[str], all_of_them: bool = True) -> None:
+        """Raise if there are other class folders than `wanted` or, if `all_of_them`, if one is missing."""
+        existing = self.folders(folder)
+        extra = [printable(name) for name in sorted(set(existing) - set(wanted))]
+        missing = [printable(name) for name in sorted(set(wanted) - set(existing))] if all_of_them else []
+        path = self.root / folder
         if extra:
             raise Failure(
-                f"{here} has {count(extra, 'class folder')} too many: {first_three(extra)}. "
+                f"{path} has {count(extra, 'class folder')} too many: {first_three(extra)}. "
                 "Move away what does not belong there."
             )
         if missing:
-            raise self.incomplete(f"{here} lacks {count(missing, 'class folder')}: {first_three(missing)}")
+            raise self.incomplete(f"{path} lacks {count(missing, 'class folder')}: {first_three(missing)}")
 
-    def walk(self, place: str) -> list[str]:
-        """Every image below a class folder, in the order in which torchvision's ImageFolder finds them.
+    def walk(self, folder: str) -> list[str]:
+        """Return the ids of all images below a class folder, in the order of torchvision's ImageFolder.
 
-        On plain strings: a million paths take minutes as objects.
+        Works on strings: a million Path objects take minutes.
         """
-        found: list[str] = []
-        for here, _, files in sorted(os.walk(self.root / place, onerror=_refuse)):
-            above = Path(here).relative_to(self.root).as_posix()
-            if "/." not in f"/{above}":
-                found += [f"{above}/{name}" for name in sorted(files) if _is_image(name)]
-        if not found:
-            raise self.incomplete(f"{self.root / place} holds no image")
-        return found
+        ids: list[str] = []
+        for path, _, files in sorted(os.walk(self.root / folder, onerror=_refuse)):
+            parent = Path(path).relative_to(self.root).as_posix()
+            if "/." not in f"/{parent}":
+                ids += [f"{parent}/{name}" for name in sorted(files) if _is_image(name)]
+        if not ids:
+            raise self.incomplete(f"{self.root / folder} holds no image")
+        return ids
 
     def require(self, ids: Iterable[str]) -> None:
+        """Raise if the file of an image is missing."""
         missing = [printable(id_) for id_ in ids if not (self.root / id_).is_file()]
         if missing:
             raise self.incomplete(
@@ -121,9 +126,9 @@ def _refuse(error: OSError) -> None:
 
 
 def image_set_of(
-    tree: Tree, name: str, listed: Iterable[Listed], classes: Sequence[str], order: Sequence[int]
+    tree: Tree, name: str, listed: Iterable[ListedImage], classes: Sequence[str], order: Sequence[int]
 ) -> ImageSet:
-    """Training images first; class number `order[i]` gets the label i."""
+    """Make an image set with the training images first; class number `order[i]` gets the label i."""
     if len(classes) != len(order):
         raise tree.incomplete(f"{tree.root} has {len(classes)} classes, {name} has {len(order)}")
     images = sorted(listed, key=lambda image: image.test)

@@ -1,4 +1,4 @@
-"""Reading pickles that hold words, numbers and arrays of bytes, and refusing those that would run code."""
+"""Restricted unpickling: strings, numbers and arrays of bytes; anything that could run code is refused."""
 
 import pickle
 from pathlib import Path
@@ -11,7 +11,7 @@ from sptnet.errors import Failure
 
 
 class ByteArray:
-    """Stands in for a numpy array of bytes, so that no code of numpy's runs on what a stranger wrote."""
+    """Replacement for a NumPy array of bytes, so that no NumPy code runs on untrusted data."""
 
     values: npt.NDArray[np.uint8]
 
@@ -29,7 +29,7 @@ class _ByteType:
             raise TypeError(f"an array of {kind}")
 
     def __setstate__(self, state: object) -> None:
-        """Bytes have neither order nor fields, which is all that a state tells."""
+        """Ignore the state: bytes have neither byte order nor fields."""
 
 
 def _reconstruct(*_: object) -> ByteArray:
@@ -49,7 +49,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): _ByteType,
     ("_codecs", "encode"): _encode,
 }
-# What damaged bytes make an unpickler raise.
+# Exceptions that an unpickler raises on damaged files.
 _DAMAGE = (
     pickle.UnpicklingError,
     EOFError,
@@ -62,23 +62,23 @@ _DAMAGE = (
 )
 
 
-class _Refused(Exception):
-    """The pickle asks for something that is not in the list."""
+class _ForbiddenClass(Exception):
+    """The pickle refers to a class or function that is not allowed."""
 
 
 class _OnlyBytes(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise _Refused(f"{module}.{name}")
+            raise _ForbiddenClass(f"{module}.{name}")
         return _ALLOWED[module, name]
 
 
 def read_pickle(path: Path) -> Any:
-    """What the file holds; arrays come as `ByteArray`, text of Python 2 as Latin-1."""
+    """Return the content of a pickle; arrays are `ByteArray`, strings of Python 2 are decoded as Latin-1."""
     try:
         with path.open("rb") as stream:
             return _OnlyBytes(stream, encoding="latin1").load()
-    except _Refused as error:
+    except _ForbiddenClass as error:
         raise Failure(
             f"{path} is not read: it asks for {error}, which no data set needs and which could run code. "
             "Fetch it again from its makers."

@@ -1,4 +1,4 @@
-"""What to know about a folder before anything long: unreadable files, duplicates, too few images.
+"""Check of a folder of images before training: unreadable files, duplicates, small categories.
 
-Knows nothing of plans: it reads images and tells what it finds.
+Must not know about models or training plans.
 """

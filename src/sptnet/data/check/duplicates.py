@@ -47,10 +47,10 @@ def same_bytes(
     files: Sequence[Path], names: Sequence[str], sizes: Sequence[int], track: Callable[..., Iterable[Any]]
 ) -> list[DuplicateGroup]:
     """Groups of positions of files with the same bytes; only files of equal size are read."""
-    rivals = [i for group in _groups(sizes) for i in group]
-    digests = in_threads(_digest, [files[i] for i in rivals], [names[i] for i in rivals])
-    equal = _groups(list(track(digests, total=len(rivals))))
-    return sorted(tuple(sorted(rivals[i] for i in group)) for group in equal)
+    candidates = [i for group in _groups(sizes) for i in group]
+    digests = in_threads(_digest, [files[i] for i in candidates], [names[i] for i in candidates])
+    equal = _groups(list(track(digests, total=len(candidates))))
+    return sorted(tuple(sorted(candidates[i] for i in group)) for group in equal)
 
 
 def same_look(thumbnails: Thumbnails, known: Sequence[DuplicateGroup]) -> list[DuplicateGroup]:
@@ -99,7 +99,7 @@ def close_pairs(hashes: UInt64[np.ndarray, " n"], most: int = MOST_BITS) -> Iter
     Such a pair has at least one of eight bytes in common. For each byte the hashes are sorted by it, and each hash is
     compared with those that follow it for as long as the byte stays the same.
     """
-    for place, column in enumerate(_bytes(hashes).T):
+    for position, column in enumerate(_bytes(hashes).T):
         order = np.argsort(column, kind="stable")
         byte, sorted_hashes = column[order], hashes[order]
         left = np.arange(len(order))
@@ -110,8 +110,8 @@ def close_pairs(hashes: UInt64[np.ndarray, " n"], most: int = MOST_BITS) -> Iter
                 break
             difference = sorted_hashes[left] ^ sorted_hashes[left + step]
             close = _count_bits(difference) <= most
-            met_before = (_bytes(difference[close])[:, :place] == 0).any(1)
-            new = left[close][~met_before]
+            yielded_before = (_bytes(difference[close])[:, :position] == 0).any(1)
+            new = left[close][~yielded_before]
             if len(new) > 0:
                 yield np.stack([order[new], order[new + step]], axis=1)
 

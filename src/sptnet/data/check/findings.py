@@ -1,4 +1,4 @@
-"""What a checked folder leaves to be desired, each a sentence that says what to do about it."""
+"""Problems of a checked folder, each a sentence that says what to do."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,28 +8,31 @@ from sptnet.data.image_file import UnreadableImage
 from sptnet.data.readable import too_many_unreadable
 from sptnet.runtime.text import listed, printable
 
-# With fewer images, each is more than a fifth of all that is known of its category, so that one odd or mislabelled
-# image decides what is learnt; and a batch seldom holds two, which the contrast between labels needs.
+# With fewer images, a single odd or mislabelled one has too much weight, and a batch rarely holds two images of the
+# category, which the supervised contrastive loss needs.
 LEAST_LABELLED = 5
 MOST_UNEVEN = 10
 
 
 @dataclass(frozen=True)
 class Finding:
+    """One problem of a folder."""
+
     about: str
     sentence: str
     examples: tuple[str, ...] = ()
     stops: bool = False
-    """Whether training cannot go on."""
+    """True if training is not possible."""
 
 
 def findings_of(check: FolderCheck) -> list[Finding]:
-    """The gravest first; empty where there is nothing to complain of."""
-    found = [*_unreadable(check), *_labels(check), *_duplicates(check), *_categories(check), *_sizes(check)]
-    return sorted(found, key=lambda finding: not finding.stops)
+    """Return the problems of a folder, those that prevent training first; empty if there are none."""
+    findings = [*_unreadable(check), *_labels(check), *_duplicates(check), *_categories(check), *_sizes(check)]
+    return sorted(findings, key=lambda finding: not finding.stops)
 
 
 def can_train(findings: Sequence[Finding]) -> bool:
+    """Return whether no problem prevents training."""
     return not any(finding.stops for finding in findings)
 
 
@@ -63,31 +66,31 @@ def _labels(check: FolderCheck) -> Iterator[Finding]:
         yield Finding(
             "nothing unsorted",
             "every image is sorted, so there is nothing to discover. Put unsorted images beside the category "
-            "folders or, for an experiment, name the known classes with --set data.known_classes=5.",
+            "folders or, for an experiment, name the known classes with `data.known_classes=5`.",
         )
     if len(labelled) == 1:
         yield Finding(
             "one category",
             f"only the category {printable(labelled[0].name)} has labels, so the number of categories cannot be "
-            "estimated. Label a second category, or give the number yourself with --set n_categories=N.",
+            "estimated. Label a second category, or give the number yourself with `n_categories=N`.",
         )
 
 
 def _duplicates(check: FolderCheck) -> Iterator[Finding]:
     kinds = (("exact duplicates", check.same_bytes), ("near duplicates", check.same_look))
-    # Exact before near, but what misleads before what is only there twice.
+    # Ordered by severity: different labels, then leaks into the test images, then the others; exact before near.
     for about, groups in kinds:
-        torn = [group for group in groups if len(group.labels) > 1]
-        if torn:
+        conflicting = [group for group in groups if len(group.labels) > 1]
+        if conflicting:
             yield Finding(
                 f"{about}: labels",
-                f"{_groups(torn, about)} with different labels. "
+                f"{_groups(conflicting, about)} with different labels. "
                 + (
                     "Keep one image of each, under its right label."
                     if groups is check.same_bytes
                     else "Look at them: one label may be wrong."
                 ),
-                tuple(_named(group, with_labels=True) for group in torn),
+                tuple(_named(group, with_labels=True) for group in conflicting),
             )
     for about, groups in kinds:
         leaked = [group for group in groups if group.in_labelled_and_test and len(group.labels) < 2]

@@ -1,4 +1,4 @@
-"""What to know about a folder before anything long: every image is read once."""
+"""Check a folder before training; every image is read once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from jaxtyping import UInt8
 from sptnet.config import DataSettings
 from sptnet.data.check.duplicates import SIDE, DuplicateGroup, same_bytes, same_look, thumbnail
 from sptnet.data.folder import read_folder
-from sptnet.data.image_file import UnreadableImage, glimpse
+from sptnet.data.image_file import UnreadableImage, read_reduced
 from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.data.listing import list_folder
 from sptnet.data.readable import in_threads
@@ -21,14 +21,16 @@ from sptnet.runtime.progress import tracker
 
 SHORT_SIDE = 64
 ELONGATED = 4
-"""At this ratio of the sides the centre crop that is scored shows less than a fifth of the picture."""
+"""Ratio of the sides; above it the centre crop shows less than a fifth of the image."""
 
-# Enough pixels of a reduced JPEG for its edge, which may be padded, not to show in the thumbnail.
-_GLIMPSE = 4 * SIDE
+# Smallest side of a reduced JPEG; large enough that padding at its edge does not show in the thumbnail.
+_REDUCED_SIDE = 4 * SIDE
 
 
 @dataclass(frozen=True)
 class CategoryCount:
+    """Number of images of a category."""
+
     name: str
     labelled: int
     test: int
@@ -36,13 +38,15 @@ class CategoryCount:
 
 @dataclass(frozen=True)
 class Unreadable:
+    """Name of an unreadable image, and the reason."""
+
     name: str
     reason: str
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Images that are one; `labels` are all those they have."""
+    """Group of duplicate images with all their labels."""
 
     images: tuple[str, ...]
     labels: tuple[str, ...]
@@ -51,14 +55,16 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class FolderCheck:
+    """Result of `check_folder`."""
+
     folder: str
     images: int
-    """All image files, the unreadable ones too; every other count is of readable images."""
+    """Number of image files including unreadable ones; all other counts are of readable images."""
     categories: tuple[CategoryCount, ...]
     unsorted: int
     unsorted_test: int
     labels_are_given: bool
-    """Whether the learner gets all labels there are; otherwise every image is sorted and a share will be drawn."""
+    """True if training uses all labels; False if every image is labelled and a share of the labels will be drawn."""
     unreadable: tuple[Unreadable, ...]
     max_unreadable: float
     others: int
@@ -72,7 +78,7 @@ class FolderCheck:
     precision: str
 
 
-class _Look(NamedTuple):
+class _ImageFacts(NamedTuple):
     width: int
     height: int
     n_bytes: int
@@ -86,19 +92,19 @@ def check_folder(
     max_unreadable: float = DataSettings().max_unreadable,
     track: Callable[[str], Callable[..., Iterable[Any]]] = tracker,
 ) -> FolderCheck:
-    """Read every image of the folder once and gather what could stand in the way of learning from it."""
+    """Read every image of the folder once and collect everything that may impair training."""
     whole = read_folder(folder, labels_file, unlabelled, tell=lambda message: None)
     listing = list_folder(Path(folder))
     paths = [source for source in whole.sources if isinstance(source, Path)]
-    looks: list[_Look | UnreadableImage] = list(
-        track("reading images")(in_threads(_look, paths, whole.ids), total=len(paths))
+    read: list[_ImageFacts | UnreadableImage] = list(
+        track("reading images")(in_threads(_read_facts, paths, whole.ids), total=len(paths))
     )
-    readable = [(i, look) for i, look in enumerate(looks) if isinstance(look, _Look)]
-    problems = [look for look in looks if isinstance(look, UnreadableImage)]
-    image_set, seen = whole.subset([i for i, _ in readable]), [look for _, look in readable]
+    readable = [(i, facts) for i, facts in enumerate(read) if isinstance(facts, _ImageFacts)]
+    problems = [problem for problem in read if isinstance(problem, UnreadableImage)]
+    image_set, images = whole.subset([i for i, _ in readable]), [facts for _, facts in readable]
     files = [paths[i] for i, _ in readable]
-    exact = same_bytes(files, image_set.ids, [look.n_bytes for look in seen], track("comparing files"))
-    thumbnails = np.stack([look.thumbnail for look in seen]) if seen else np.empty((0, SIDE, SIDE, 3), np.uint8)
+    exact = same_bytes(files, image_set.ids, [image.n_bytes for image in images], track("comparing files"))
+    thumbnails = np.stack([image.thumbnail for image in images]) if images else np.empty((0, SIDE, SIDE, 3), np.uint8)
     alike = same_look(thumbnails, exact)
     describe = partial(_describe, image_set)
     compute = choose_compute()
@@ -116,25 +122,27 @@ def check_folder(
         heic_left_out=len(listing.heic),
         same_bytes=tuple(map(describe, exact)),
         same_look=tuple(map(describe, alike)),
-        small=_ids(image_set, seen, lambda look: min(look.width, look.height) < SHORT_SIDE),
+        small=_ids(image_set, images, lambda image: min(image.width, image.height) < SHORT_SIDE),
         elongated=_ids(
-            image_set, seen, lambda look: max(look.width, look.height) > ELONGATED * min(look.width, look.height)
+            image_set, images, lambda image: max(image.width, image.height) > ELONGATED * min(image.width, image.height)
         ),
         device=str(compute.device),
         precision=str(compute.dtype).removeprefix("torch."),
     )
 
 
-def _look(path: Path, name: str) -> _Look | UnreadableImage:
+def _read_facts(path: Path, name: str) -> _ImageFacts | UnreadableImage:
     try:
-        image, (width, height) = glimpse(path, name, least=_GLIMPSE)
+        image, (width, height) = read_reduced(path, name, least=_REDUCED_SIDE)
     except UnreadableImage as problem:
         return problem
-    return _Look(width, height, path.stat().st_size, thumbnail(image))
+    return _ImageFacts(width, height, path.stat().st_size, thumbnail(image))
 
 
-def _ids(image_set: ImageSet, looks: Sequence[_Look], chosen: Callable[[_Look], bool]) -> tuple[str, ...]:
-    return tuple(id_ for id_, look in zip(image_set.ids, looks, strict=True) if chosen(look))
+def _ids(
+    image_set: ImageSet, images: Sequence[_ImageFacts], condition: Callable[[_ImageFacts], bool]
+) -> tuple[str, ...]:
+    return tuple(id_ for id_, image in zip(image_set.ids, images, strict=True) if condition(image))
 
 
 def _count(image_set: ImageSet) -> tuple[CategoryCount, ...]:

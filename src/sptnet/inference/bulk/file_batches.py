@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from sptnet.data.image_file import UnreadableImage
-from sptnet.data.loader import let_hang_up, n_workers
+from sptnet.data.loader import ignore_broken_pipes, n_workers
 from sptnet.data.store import ImageStore
 from sptnet.data.views import CentreViews, ViewMaker
 from sptnet.inference.features import Outputs, compute_outputs
@@ -53,7 +53,7 @@ def predict_batches(predictor: Predictor, files: Sequence[Path]) -> Iterator[Pre
         num_workers=n_workers("auto", len(files)),
         collate_fn=list,
         generator=Generator(),
-        worker_init_fn=let_hang_up,
+        worker_init_fn=ignore_broken_pipes,
     )
     for number, views in enumerate(loader):
         batch = files[number * size : number * size + len(views)]

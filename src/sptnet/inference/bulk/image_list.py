@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sptnet.data.heic import left_out
+from sptnet.data.heic import skipped_message
 from sptnet.data.listing import readable_suffixes, walk
 from sptnet.errors import Misuse
 from sptnet.runtime.progress import Say, counted, say
@@ -34,7 +34,7 @@ def named_images(paths: Sequence[Path], list_file: Path | None = None, tell: Say
         listed.append(str(image))
         digest.update(os.fsencode(image) + b"\0")
     if heic:
-        tell(left_out(heic))
+        tell(skipped_message(heic))
     if not listed and list_file is not None:
         raise Misuse(f"{list_file} names no image. Give a text file with one path per line.")
     if not listed:

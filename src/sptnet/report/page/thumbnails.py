@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from sptnet.data.image_file import ImageSource, UnreadableImage, glimpse, read_image
+from sptnet.data.image_file import ImageSource, UnreadableImage, read_image, read_reduced
 
 TINY = 16
 """Images of at most this side are stored without loss."""
@@ -99,7 +99,7 @@ def _square(source: ImageSource | None, side: int) -> Image.Image | None:
 
 def _opened(source: ImageSource, side: int) -> Image.Image:
     if isinstance(source, str | Path):
-        return glimpse(Path(source), str(source), 2 * side)[0]
+        return read_reduced(Path(source), str(source), 2 * side)[0]
     return read_image(source)
 
 

@@ -1,0 +1,177 @@
+"""`sptnet check`: its table, findings, JSON and exit codes."""
+
+import json
+import os
+import re
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conftest import Answer, Call
+from helpers.checked_folders import GOOD, paint, picture
+from sptnet.data.check.folder_check import CategoryCount, FolderCheck
+from sptnet.runtime.compute import choose_compute
+
+
+@pytest.fixture
+def call(call: Call) -> Call:
+    """Without the estimate of time, which takes seconds, unless `time=True`."""
+
+    def run(*words: object, time: bool = False) -> Answer:
+        return call("check", *words, *([] if time or not words else ["--no-time"]))
+
+    return run
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    return paint(tmp_path / "pets", cat=5, dog=6, unlabelled=4)
+
+
+def test_labels_from_a_file_and_another_name_for_the_unsorted(pets: Path, tmp_path: Path, call: Call) -> None:
+    labels = tmp_path / "labels.csv"
+    rows = [f"unlabelled/{i}.png,bird" for i in range(4)] + [f"cat/{i}.png,fish" for i in range(5)]
+    labels.write_text("\n".join(["path,label", *rows]))
+    facts = json.loads(call(pets, "--labels", labels, "--json").out)
+    assert [(c["name"], c["labelled"]) for c in facts["categories"]] == [("bird", 4), ("fish", 5)]
+    assert facts["unsorted"] == 6
+    facts = json.loads(call(pets, "--unlabelled", "dog", "--json").out)
+    assert [(c["name"], c["labelled"]) for c in facts["categories"]] == [("cat", 5), ("unlabelled", 4)]
+    assert facts["unsorted"] == 6
+
+
+def test_a_good_folder(pets: Path, call: Call) -> None:
+    code, out, err = call(pets)
+    assert (code, err) == (0, "")
+    compute = choose_compute()
+    lines = out.splitlines()
+    assert lines[0].rstrip() == "15 images"
+    rows = [[cell.strip() for cell in line.strip("│┃").replace("┃", "│").split("│")] for line in lines[2:8]]
+    assert rows[0] == ["category", "labelled", "unsorted", "test"]
+    assert rows[2:] == [
+        ["cat", "5", "", "0"],
+        ["dog", "6", "", "0"],
+        ["(unsorted)", "", "4", "0"],
+        ["(all)", "11", "4", "0"],
+    ]
+    assert lines[9:] == [
+        f"device: {compute.device} ({str(compute.dtype).removeprefix('torch.')})",
+        "nothing to complain of",
+        "training can go on",
+    ]
+
+
+def test_findings_name_the_flags_of_train(tmp_path: Path, call: Call) -> None:
+    root = paint(tmp_path / "pets", cat=5, dog=5)
+    sentence = "name the known classes with --set data.known_classes=5."
+    assert sentence in call(root).out
+    assert sentence in json.loads(call(root, "--json").out)["findings"][0]["sentence"]
+
+
+def test_files_that_are_no_images_are_counted(pets: Path, call: Call) -> None:
+    for name in ("notes.txt", "cat/Thumbs.db", ".DS_Store"):
+        (pets / name).write_text("x")
+    assert "passed over: 2 files that are no images, 1 hidden names\n" in call(pets).out
+
+
+def test_heic_files_that_are_left_out_are_reported(pets: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    (pets / "cat/phone.heic").write_bytes(b"x")
+    code, out, err = call(pets)
+    assert (code, err) == (0, "")
+    assert "- 1 HEIC file is left out. Install sptnet[heic] to read such files.\n" in out
+
+
+def test_too_many_unreadable_images_end_with_1(pets: Path, call: Call) -> None:
+    for i in range(12):
+        (pets / f"cat/bad {i:02d}.png").write_bytes(b"")
+    code, out, err = call(pets)
+    assert (code, err) == (1, "")
+    lines = out.splitlines()
+    assert lines[0].rstrip() == "27 images, 12 unreadable"
+    start = next(i for i, line in enumerate(lines) if line.startswith("- 12 of 27 images (44.4%) cannot be read"))
+    listed = [f"    cat/bad {i:02d}.png: empty file" for i in range(10)]
+    assert lines[start + 1 :] == [*listed, "    and 2 more", "training cannot go on"]
+    facts = json.loads(call(pets, "--json").out)
+    assert (facts["can_train"], len(facts["unreadable"])) == (False, 12)
+
+
+def test_nothing_readable_ends_with_1(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "a.png").write_bytes(b"")
+    code, out, _ = call(tmp_path)
+    assert code == 1
+    assert "- none of the 1 images can be read: a.png (empty file). Repair or replace them.\n" in out
+
+
+def test_misuse_ends_with_2(tmp_path: Path, call: Call) -> None:
+    gone = tmp_path / "gone"
+    assert call(gone) == Answer(2, "", f"error: there is no folder {gone}. Give a folder that holds images.\n")
+    empty = call(tmp_path, "--json")
+    assert (empty.code, empty.out) == (2, "")
+    assert empty.err.startswith(f"error: no images found in {tmp_path}/. Give a folder that holds JPEG")
+    picture(0).save(tmp_path / "a.png")
+    answer = call(tmp_path, "--labels", tmp_path / "no.csv")
+    assert (answer.code, answer.out) == (2, "")
+    assert "there is no labels file" in answer.err
+    assert call().code == 2
+
+
+def test_json_is_alone_on_stdout(pets: Path, call: Call) -> None:
+    picture(0, (63, 63)).save(pets / "cat" / "small.png")
+    code, out, err = call(pets, "--json")
+    assert (code, err) == (0, "")
+    facts = json.loads(out)
+    assert set(facts) == {*FolderCheck.__dataclass_fields__, "findings", "can_train", "time"}
+    assert facts["time"] is None
+    assert (facts["images"], facts["small"], facts["can_train"]) == (16, ["cat/small.png"], True)
+    assert facts["same_look"] == [
+        {"images": ["cat/0.png", "cat/small.png"], "labels": ["cat"], "in_labelled_and_test": False}
+    ]
+    assert [(finding["about"], finding["stops"]) for finding in facts["findings"]] == [
+        ("near duplicates", False),
+        ("small images", False),
+    ]
+
+
+def test_the_time_is_that_of_the_plan(pets: Path, call: Call) -> None:
+    code, out, _ = call(pets, "--backbone", "sptnet_digits_vit", "--minutes", "0.01", time=True)
+    assert code == 0
+    *_, time, plan = out.splitlines()
+    assert re.fullmatch(r"time: semi-supervised k-means with sptnet_digits_vit takes about \d+ (s|min) here", time), (
+        time
+    )
+    assert plan == f"the whole plan: sptnet discover {pets} --dry-run"
+    facts = json.loads(call(pets, "--backbone", "sptnet_digits_vit", "--minutes", "0.01", "--json", time=True).out)
+    assert facts["time"]["method"] == "sskmeans" and facts["time"]["seconds"] > 0
+
+
+def test_hostile_names_are_shown_harmlessly(tmp_path: Path, call: Call) -> None:
+    root = paint(tmp_path / "data", **{"[bold]x": 5, "two\nlines": 5, "\x1b[31mred": 5, "unlabelled": 3})
+    name = os.fsdecode(b"\xff.png")
+    shutil.copy(root / "[bold]x/0.png", root / "two\nlines" / name)
+    (root / "two\nlines" / "bad\x1b.png").write_bytes(b"")
+    code, out, _ = call(root)
+    assert code == 1
+    assert "\x1b" not in out and "\udcff" not in out
+    assert all(text in out for text in ("│ [bold]x", "│ 'two\\nlines'", "│ '\\x1b[31mred'"))
+    assert "    [bold]x/0.png, 'two\\nlines/\\udcff.png' ([bold]x, 'two\\nlines')\n" in out
+    assert "    'two\\nlines/bad\\x1b.png': empty file\n" in out
+    assert json.loads(call(root, "--json").out)["unreadable"] == [
+        {"name": "two\nlines/bad\x1b.png", "reason": "empty file"}
+    ]
+
+
+def test_long_tables_are_cut() -> None:
+    from sptnet.cli.verbs.check import table_rows
+
+    rows = table_rows(replace(GOOD, categories=tuple(CategoryCount(f"c{i}", 100, i) for i in range(60))))
+    assert len(rows) == 53
+    assert rows[49:] == [
+        ["c49", "100", "", "49"],
+        ["(10 more categories)", "1,000", "", "545"],
+        ["(unsorted)", "", "20", "0"],
+        ["(all)", "6,000", "20", "1,770"],
+    ]
