@@ -46,7 +46,7 @@ def count_categories(
 
 
 @dataclass(frozen=True)
-class CategoryCount:
+class RunCount:
     """Estimated number of categories, and what is known about it."""
 
     estimate: CountEstimate
@@ -58,7 +58,7 @@ class CategoryCount:
 
 def estimate_categories(
     config: Config, seed: int = 0, least: int | None = None, most: int | None = None, method: CountMethod = "auto"
-) -> CategoryCount:
+) -> RunCount:
     """Estimate the number of categories with features of the pre-trained backbone; ranks of torchrun share the work."""
     everyone = world()
     images = everyone.from_first(lambda: load_data(config.data))
@@ -69,4 +69,4 @@ def estimate_categories(
     features = cache.compute_all(backbone.to(compute.device))
     estimate = count_categories(images, features, seed, everyone, least, most, method)
     targets = split.target[np.concatenate([split.labelled, split.unlabelled])]
-    return CategoryCount(estimate, split.n_known, len(np.unique(targets)) if (targets >= 0).all() else None)
+    return RunCount(estimate, split.n_known, len(np.unique(targets)) if (targets >= 0).all() else None)

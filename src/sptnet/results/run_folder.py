@@ -88,7 +88,7 @@ class RunFolder:
     def config(self) -> Config:
         """Read the settings of the run."""
         if not self.is_run:
-            raise Misuse(f"{self.path} is not a run: it has no config.toml. Give the folder that --out named.")
+            raise Misuse(f"{self.path} is not a run: it has no config.toml. Give the `out` of an earlier command.")
         return read_config(self.config_file)
 
     def write_facts(self, facts: dict[str, Any]) -> None:

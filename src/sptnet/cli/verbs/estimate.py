@@ -10,7 +10,7 @@ import typer
 from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone, source_settings
 
 if TYPE_CHECKING:
-    from sptnet.inference.count_categories import CategoryCount
+    from sptnet.inference.count_categories import RunCount
 
 
 def estimate(
@@ -59,7 +59,7 @@ def estimate(
         _show(count, plot)
 
 
-def _show(count: "CategoryCount", plot: Path | None) -> None:
+def _show(count: "RunCount", plot: Path | None) -> None:
     from sptnet.cli.tables import percent, print_table
 
     estimate = count.estimate

@@ -109,9 +109,9 @@ def _target(folder: RunFolder, out: str | Path | None) -> Path:
         return folder.path / NAME
     target = Path(out)
     if target.is_dir():
-        raise Misuse(f"{target} is a folder. Give the file to write with --out, such as {target / NAME}.")
+        raise Misuse(f"{target} is a folder. Give the file to write with `out`, such as {target / NAME}.")
     if target.suffix.lower() not in (".html", ".htm"):
-        raise Misuse(f"{target} is not the name of a page. Give a file that ends in .html with --out.")
+        raise Misuse(f"{target} is not the name of a page. Give a file that ends in .html with `out`.")
     if target.exists() and GENERATOR.encode() not in target.read_bytes()[:2_000]:
-        raise Misuse(f"{target} exists and is no report of sptnet. Give another file with --out.")
+        raise Misuse(f"{target} exists and is no report of sptnet. Give another file with `out`.")
     return target
