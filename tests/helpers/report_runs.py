@@ -1,4 +1,4 @@
-"""Shared by the tests of the report page: a finished run whose images and categories have the worst of names."""
+"""A finished run with hostile names of images and categories, for the tests of the report page."""
 
 import json
 from pathlib import Path
@@ -53,12 +53,12 @@ def hostile_result() -> RunResult:
 
 
 def hostile_run(root: Path) -> Path:
-    """A run in `root`/run with images, a model with prompts, curves, scores and an estimate."""
-    found = hostile_result()
-    run = make_run(root, found)
+    """Write a run in `root`/run with images, a model with prompts, curves, scores and an estimate."""
+    result = hostile_result()
+    run = make_run(root, result)
     random = np.random.RandomState(1)
-    for i, id_ in enumerate(found.ids):
-        noise = random.randint(0, 60, (20, 24)) + 30 * int(found.category[i]) + 20
+    for i, id_ in enumerate(result.ids):
+        noise = random.randint(0, 60, (20, 24)) + 30 * int(result.category[i]) + 20
         Image.fromarray(noise.astype(np.uint8)).save(root / "data" / id_)
     backbone = build_backbone("sptnet_digits_vit")
     model = GcdModel(backbone, PrototypeHead(backbone.dim, len(NAMES), hidden=16, bottleneck=8))

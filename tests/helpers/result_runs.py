@@ -1,4 +1,4 @@
-"""Shared by the tests of what was found: eight images in four categories, and a finished run that holds them."""
+"""A small result of eight images in four categories, and a finished run with it."""
 
 import csv
 import json
@@ -37,30 +37,31 @@ def small_result() -> RunResult:
     )
 
 
-def make_run(root: Path, found: RunResult | None = None, source: str = "folder", files: bool = True) -> Path:
-    """A run in `root`/run on the images in `root`/data; image number i is of grey level i, the last has no file."""
-    found = small_result() if found is None else found
+def make_run(root: Path, result: RunResult | None = None, source: str = "folder", files: bool = True) -> Path:
+    """Write a run in `root`/run on images in `root`/data; image i has grey level i, the last one has no file."""
+    result = small_result() if result is None else result
     folder = [] if source == "digits" else [f'data.folder="{root / "data"}"']
     run = RunFolder(root / "run")
     run.create(load_recipe("digits", [f"data.source={source}", *folder]))
     run.model.mkdir()
-    description = {"categories": list(found.names), "n_known": found.n_known}
+    description = {"categories": list(result.names), "n_known": result.n_known}
     (run.model / "model.json").write_text(json.dumps(description), encoding="utf-8")
     with run.predictions_file.open("w", encoding="utf-8", errors="surrogatepass", newline="") as stream:
         table = csv.writer(stream)
         table.writerow(COLUMNS.split(","))
-        for i, id_ in enumerate(found.ids):
-            name = found.names[found.category[i]]
-            is_new = "yes" if found.is_new(name) else "no"
-            table.writerow([id_, name, is_new, f"{found.certainty[i]:.4f}", found.part[i], found.truth[i] or ""])
-    write_features(run.path / FEATURES, torch.from_numpy(found.features))
-    for i, id_ in enumerate(found.ids[:-1] if files and folder else ()):
+        for i, id_ in enumerate(result.ids):
+            name = result.names[result.category[i]]
+            is_new = "yes" if result.is_new(name) else "no"
+            table.writerow([id_, name, is_new, f"{result.certainty[i]:.4f}", result.part[i], result.truth[i] or ""])
+    write_features(run.path / FEATURES, torch.from_numpy(result.features))
+    for i, id_ in enumerate(result.ids[:-1] if files and folder else ()):
         (root / "data" / id_).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (3, 2), (i, i, i)).save(root / "data" / id_)
     return run.path
 
 
 def assert_same(one: RunResult, other: RunResult) -> None:
+    """Assert that two results have equal columns."""
     for column, value in vars(one).items():
         if isinstance(value, np.ndarray):
             assert np.array_equal(value, getattr(other, column)), column

@@ -161,7 +161,7 @@ def test_the_run_and_the_images_stay_as_they_are(run: Path, tmp_path: Path, form
 
 def digits_run(root: Path) -> Path:
     ids = tuple(f"digit-{i:04d}" for i in range(8))
-    return make_run(root, found=RunResult(**{**vars(small_result()), "ids": ids}), source="digits")
+    return make_run(root, result=RunResult(**{**vars(small_result()), "ids": ids}), source="digits")
 
 
 def test_images_without_a_file_are_written_as_png(tmp_path: Path) -> None:

@@ -75,9 +75,9 @@ def test_an_id_never_leads_out_of_the_data_folder(run: Path, tmp_path: Path) -> 
 
 def test_strange_file_names_come_back(tmp_path: Path) -> None:
     names = ("a\nb.png", 'c,"d".png', "caf\udce9.png", "日本.png")
-    found = small_result()
-    ids = names + found.ids[4:]
-    run = make_run(tmp_path, found=RunResult(**{**vars(found), "ids": ids, "sources": (None,) * 8}), files=False)
+    result = small_result()
+    ids = names + result.ids[4:]
+    run = make_run(tmp_path, result=RunResult(**{**vars(result), "ids": ids, "sources": (None,) * 8}), files=False)
     assert read_result(run).ids == ids
 
 
