@@ -1,4 +1,4 @@
-"""Shared by the training tests: one thread, a backbone of 32 pixels with seeded weights, and a few digits."""
+"""Shared fixtures: one thread, a backbone of 32 pixels with seeded weights, a few digits, and the command line."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ WHOLE_RUNS = frozenset({"call", "command", "run_it", "tiny_config"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `numerical` what `make numerical` repeats: tests of computations whose tolerances are derived.
+    """Mark the tests that `make numerical` repeats: computations with derived tolerances.
 
     These are the tests in files of the folders above that import helpers.rounding. Whole runs and jobs of several
     processes are left out, as they take long and compute the same.
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def few_threads() -> Iterator[None]:
-    """One thread unless OMP_NUM_THREADS asks for more: small tensors only wait for one another on a busy machine."""
+    """Use one thread unless OMP_NUM_THREADS is set: threads do not speed up small tensors."""
     before = torch.get_num_threads()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     yield
@@ -63,9 +63,9 @@ def few_threads() -> Iterator[None]:
 
 
 def random_backbone(seed: int = 0) -> Backbone:
-    """The embedded architecture at 32 pixels with weights drawn by numpy, the same in every version of torch.
+    """The embedded architecture at 32 pixels with weights drawn by NumPy, equal in all versions of torch.
 
-    Pictures are read exactly, since the quick way may round otherwise on another processor.
+    Images are read exactly, since quick reading may round differently on another processor.
     """
     backbone = build_backbone("sptnet_digits_vit", image_size=SIZE, pretrained=False, reading="exact")
     fill(backbone, seed)
@@ -73,7 +73,7 @@ def random_backbone(seed: int = 0) -> Backbone:
 
 
 def fill(module: nn.Module, seed: int) -> None:
-    """Normal matrices, scaled to keep the size of what goes through; biases zero, scales one."""
+    """Set matrices to normal values that keep the scale of activations, biases to zero, other vectors to one."""
     random = np.random.RandomState(seed)
     with torch.no_grad():
         for name, p in sorted(module.named_parameters()):
@@ -84,6 +84,7 @@ def fill(module: nn.Module, seed: int) -> None:
 
 
 def random_model(trainable_blocks: int = 1, seed: int = 0, n_categories: int = 10) -> GcdModel:
+    """Model with a small prototype head; all weights are drawn by NumPy."""
     backbone = random_backbone(seed)
     head = PrototypeHead(backbone.dim, n_categories, hidden=64, bottleneck=32)
     fill(head, seed + 1)
@@ -91,12 +92,14 @@ def random_model(trainable_blocks: int = 1, seed: int = 0, n_categories: int = 1
 
 
 def subset_of_digits(per_class: int = 6) -> ImageSet:
+    """The first images of every digit."""
     image_set = digits()
     chosen = [np.flatnonzero(image_set.labels == c)[:per_class] for c in range(10)]
     return image_set.subset(np.sort(np.concatenate(chosen)))
 
 
 def training_data(image_set: ImageSet, backbone: Backbone, flip: float = 0.0) -> TrainingData:
+    """Training data with five known classes."""
     split = make_split(image_set, 5)
     labels = np.full(len(image_set), -1, dtype=np.int64)
     labels[split.labelled] = split.target[split.labelled]
@@ -115,7 +118,7 @@ def few_digits() -> SplitImages:
 
 @pytest.fixture
 def held_out_digits() -> SplitImages:
-    """As `few_digits`, and some of the labelled images are kept aside."""
+    """Eighty digits; half of the labelled images are held out."""
     image_set = subset_of_digits(8)
     return SplitImages(image_set, make_split(image_set, 5, holdout_share=0.5), [])
 
@@ -144,7 +147,7 @@ def tiny_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_settings(tiny_weights: Path) -> list[str]:
-    """What makes the digits recipe fast: 32 pixels, a small head, five batches an epoch, both phases in each."""
+    """Settings that make the recipe digits fast: 32 pixels, a small head, five batches per epoch with both phases."""
     return [
         "device=cpu",
         "backbone.image_size=32",
@@ -168,12 +171,12 @@ def tiny_config(tiny_settings: list[str]) -> Config:
 
 
 def quiet(message: str) -> None:
-    """Says nothing."""
+    """Show no message."""
 
 
 @pytest.fixture
 def run_it() -> Callable[..., Path]:
-    """Trains into a folder and returns it; with `resume`, from the settings that the folder holds."""
+    """Train into a folder and return it; without `config`, with the settings in the folder."""
 
     def run(folder: Path, config: Config | None = None, data: SplitImages | None = None, resume: bool = False) -> Path:
         run_folder = RunFolder(folder)
@@ -185,8 +188,8 @@ def run_it() -> Callable[..., Path]:
 
 
 @dataclass(frozen=True)
-class RunResult:
-    """What a run must give whatever interrupted it."""
+class RunOutcome:
+    """Results of a run that must not depend on interruptions."""
 
     model: dict[str, torch.Tensor]
     earlier: dict[str, torch.Tensor]
@@ -194,10 +197,10 @@ class RunResult:
     predictions: str
 
     @staticmethod
-    def of(folder: Path) -> "RunResult":
+    def of(folder: Path) -> "RunOutcome":
         lines = [{k: v for k, v in line.items() if k not in TIMING} for line in RunFolder(folder).metrics()]
         earlier = folder / "model-simgcd" / "model.safetensors"
-        return RunResult(
+        return RunOutcome(
             load_file(folder / "model" / "model.safetensors"),
             load_file(earlier) if earlier.exists() else {},
             lines,
@@ -213,10 +216,10 @@ def assert_same_tensors(one: dict[str, torch.Tensor], other: dict[str, torch.Ten
 
 @pytest.fixture
 def assert_same_result() -> Callable[[Path, Path], None]:
-    """Weights bitwise, metrics apart from timing, predictions byte by byte."""
+    """Compare weights bitwise, metrics without timing, predictions byte by byte."""
 
     def compare(one: Path, other: Path) -> None:
-        a, b = RunResult.of(one), RunResult.of(other)
+        a, b = RunOutcome.of(one), RunOutcome.of(other)
         assert_same_tensors(a.model, b.model)
         assert_same_tensors(a.earlier, b.earlier)
         assert a.metrics == b.metrics
@@ -227,7 +230,7 @@ def assert_same_result() -> Callable[[Path, Path], None]:
 
 @pytest.fixture(scope="session")
 def digit_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sixty digits as PNG files in a folder for each digit."""
+    """Sixty digits as PNG files, one folder per digit."""
     root = tmp_path_factory.mktemp("digits")
     image_set = subset_of_digits()
     for id_, label, pixels in zip(image_set.ids, image_set.labels, image_set.sources, strict=True):
@@ -238,19 +241,21 @@ def digit_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def train_words(tiny_settings: list[str], digit_folder: Path) -> list[str]:
-    """The words of `sptnet train digits ...` on the folder of sixty digits, but for --out."""
+    """Arguments of `sptnet train digits` on the folder of sixty digits, without --out."""
     settings = [word for setting in [*tiny_settings, "data.source=folder"] for word in ("--set", setting)]
     return ["train", "digits", "--data", str(digit_folder), *settings]
 
 
 class Answer(NamedTuple):
+    """Exit code and output of a command."""
+
     code: Any
     out: str
     err: str
 
     @property
     def table(self) -> dict[str, tuple[str, ...]]:
-        """The rows of the table by their first column."""
+        """Rows of the printed table by their first column."""
         rows = [line.strip("│ ").split("│") for line in self.out.splitlines() if line.startswith("│")]
         return {row[0].strip(): tuple(cell.strip() for cell in row[1:]) for row in rows}
 
@@ -260,7 +265,7 @@ Call = Callable[..., Answer]
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """The command line within this process, which has imported everything already."""
+    """Run a command in this process, which has already imported everything."""
 
     def run(*words: object) -> Answer:
         capsys.readouterr()
@@ -275,7 +280,7 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Command:
-    """The command line in a process of its own, forked so that nothing has to be imported again."""
+    """A command in a forked process, which need not import anything again."""
 
     def __init__(self, words: list[str], output: Path, prepare: Callable[[], None]):
         self.output = output
@@ -283,9 +288,9 @@ class Command:
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if self.pid == 0:
-            self._be_the_command(words, prepare)
+            self._run(words, prepare)
 
-    def _be_the_command(self, words: list[str], prepare: Callable[[], None]) -> None:
+    def _run(self, words: list[str], prepare: Callable[[], None]) -> None:
         code: Any = 99
         try:
             file = os.open(self.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -294,7 +299,7 @@ class Command:
             sys.stdout, sys.stderr = (open(n, "w", buffering=1, closefd=False) for n in (1, 2))  # noqa: SIM115
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.setsid()
-            torch.set_num_threads(1)  # the other threads of the parent's pool do not survive a fork
+            torch.set_num_threads(1)  # threads of the parent do not survive a fork
             warnings.simplefilter("ignore")
             sys.argv = ["sptnet", *words]
             prepare()
@@ -307,20 +312,22 @@ class Command:
             os._exit(code if isinstance(code, int) else 98)
 
     def kill(self, with_signal: int = signal.SIGKILL) -> None:
+        """Send a signal."""
         os.kill(self.pid, with_signal)
 
     def wait(self) -> int:
-        """The exit code; minus the signal's number if a signal ended it."""
+        """Wait for the end and return the exit code, minus the number of the signal if a signal ended it."""
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     @property
     def said(self) -> str:
+        """Output so far."""
         return self.output.read_text()
 
 
 @pytest.fixture
 def command(tmp_path: Path) -> Callable[..., Command]:
-    """`command(words)` starts it; `prepare` runs inside the new process first."""
+    """Function that starts a command; `prepare` runs first in the new process."""
 
     def start(words: list[str], prepare: Callable[[], None] = lambda: None) -> Command:
         return Command(words, tmp_path / "said.txt", prepare)
@@ -330,12 +337,12 @@ def command(tmp_path: Path) -> Callable[..., Command]:
 
 @pytest.fixture
 def embedded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many images went through the patch embedding, call by call."""
+    """Number of images per call of the patch embedding."""
     seen, embed = [], Backbone.embed
 
-    def overhear(self: Backbone, images: torch.Tensor) -> torch.Tensor:
+    def recorded(self: Backbone, images: torch.Tensor) -> torch.Tensor:
         seen.append(len(images))
         return embed(self, images)
 
-    monkeypatch.setattr(Backbone, "embed", overhear)
+    monkeypatch.setattr(Backbone, "embed", recorded)
     return seen

@@ -20,7 +20,7 @@ def trained(head):
 
 
 def small_head(seed=0):
-    """A head in float64 whose every trained parameter, biases included, is random."""
+    """Head in float64 with random parameters, biases included."""
     head = PrototypeHead(DIM, CATEGORIES, hidden=HIDDEN, bottleneck=BOTTLENECK).double()
     source = generator(seed)
     with torch.no_grad():
@@ -34,13 +34,13 @@ def features(n=3, dim=DIM, seed=1):
 
 
 def prototypes(head, categories=CATEGORIES, dim=DIM):
-    """The one stored K x dim parameter; the small sizes are chosen so that no other has this shape."""
-    (found,) = [parameter for parameter in head.parameters() if parameter.shape == (categories, dim)]
-    return found
+    """The only K x dim parameter; the sizes are chosen such that no other has this shape."""
+    (prototypes,) = [parameter for parameter in head.parameters() if parameter.shape == (categories, dim)]
+    return prototypes
 
 
 def mlp_parameters(head):
-    """Everything else that is trained: three weights and three biases in the order of the layers."""
+    """The other parameters: three weights and three biases in the order of the layers."""
     stored = prototypes(head)
     return [parameter for parameter in trained(head) if parameter is not stored]
 
@@ -245,7 +245,7 @@ def test_initial_prototypes_are_distinct_directions():
 # --- lengths ---
 
 
-def test_a_head_has_no_lengths_and_says_nothing_of_them():
+def test_lengths_are_absent_by_default():
     head = small_head()
     assert head.lengths is None
     assert set(head.state_dict()) == {f"mlp.{i}.{kind}" for i in (0, 2, 4) for kind in ("weight", "bias")} | {

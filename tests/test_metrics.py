@@ -23,7 +23,7 @@ FORMS = ("v2", "v2b", "v1")
 
 
 def namings(y_true, y_pred):
-    """Every one-to-one naming of clusters by classes; spare clusters are named None, spare classes unused."""
+    """All one-to-one matchings of clusters to classes; unmatched clusters get None."""
     classes, clusters = sorted(set(y_true)), sorted(set(y_pred))
     size = max(len(classes), len(clusters))
     padded = classes + [None] * (size - len(classes))
@@ -36,7 +36,7 @@ def hits(y_true, y_pred, naming):
 
 
 def best_hits(y_true, y_pred):
-    """The hits of every naming that matches the most instances."""
+    """Hits of every matching with the largest number of hits."""
     candidates = [hits(y_true, y_pred, naming) for naming in namings(y_true, y_pred)]
     most = max(sum(candidate) for candidate in candidates)
     return [candidate for candidate in candidates if sum(candidate) == most]
@@ -356,7 +356,7 @@ def naive_nmi(y_true, y_pred):
 
 
 def naive_ari(y_true, y_pred):
-    """Over all pairs of instances: how many are together in both, beyond what chance would give."""
+    """Adjusted for chance, from all pairs of instances that are together in both."""
     pairs = list(combinations(range(len(y_true)), 2))
     in_true = sum(y_true[i] == y_true[j] for i, j in pairs)
     in_pred = sum(y_pred[i] == y_pred[j] for i, j in pairs)

@@ -1,12 +1,11 @@
-"""Where every prompt value lies, how many there are and what is refused."""
+"""Prompts: positions and numbers of their values, gradients, and invalid sizes."""
 
 from collections import Counter
 
 import pytest
 import torch
 
-from helpers.rounding import assert_same, terms_of
-from sptnet.config import PromptSettings
+from helpers.rounding import assert_same
 from sptnet.errors import Misuse
 from sptnet.prompts import GlobalPrompt, SpatialPrompt, build_prompt
 
@@ -38,7 +37,7 @@ def height_width(image_size):
 
 
 def on_edge(row, column, height, width, thickness):
-    """Whether the pixel is within `thickness` of the edge of a height x width rectangle."""
+    """True if the pixel is within `thickness` of the edge of a height x width rectangle."""
     return row < thickness or row >= height - thickness or column < thickness or column >= width - thickness
 
 
@@ -47,7 +46,7 @@ def in_patch_frame(row, column, patch, thickness):
 
 
 def set_to_counting_numbers(prompt):
-    """Gives every parameter a value of its own, 1 to n, and returns n."""
+    """Give every parameter a different value, 1 to n, and return n."""
     start = 1
     with torch.no_grad():
         for parameter in prompt.parameters():
@@ -291,7 +290,7 @@ def test_border_is_not_checked_where_there_is_none(kind, image_size):
     assert build_prompt(kind, image_size, 8, border=30).delta().shape[1] == 3
 
 
-def test_no_prompt_leaves_the_images_alone():
+def test_without_prompts_images_are_unchanged():
     prompt = build_prompt("none", 32, 8)
     assert list(prompt.parameters()) == []
     images = torch.randn(2, 3, 32, 32, generator=generator(8))
@@ -355,34 +354,3 @@ def test_an_image_that_is_no_whole_number_of_patches_is_refused(image_size, patc
         assert str(patch) in str(caught.value)
     with pytest.raises(Misuse):
         build_prompt("spatial", image_size, patch)
-
-
-@pytest.mark.parametrize("kind", ["spatial+global", "shared", "vpt"])
-def test_the_noise_can_be_less_or_none(kind, make_model):
-    started = {}
-    for noise in (1.0, 0.25, 0.0):
-        model = make_model()
-        model.attach_prompt(PromptSettings(kind=kind, border=4, noise=noise), generator(0))
-        started[noise] = torch.cat([parameter.detach().flatten() for parameter in model.group("prompt")])
-    assert started[1.0].std() > 0
-    assert torch.equal(started[0.25], 0.25 * started[1.0])
-    assert not started[0.0].any()
-
-
-@torch.no_grad()
-def test_without_noise_images_begin_as_they_are(make_model):
-    model = make_model()
-    images = torch.randn(2, 3, 32, 32, generator=generator(1)).double()
-    model.attach_prompt(PromptSettings(kind="spatial+global", border=4, noise=0.0), generator(0))
-    model.double()
-    for prompted, plain in zip(model(images), model(images, prompted=False), strict=True):
-        assert_same(prompted, plain, terms_of(model))
-
-
-def test_prompts_without_noise_learn(make_model):
-    model = make_model()
-    model.attach_prompt(PromptSettings(kind="spatial+global", border=4, noise=0.0), generator(0))
-    model.train_only(frozenset({"prompt"}))
-    projections, logits = model(torch.randn(4, 3, 32, 32, generator=generator(1)))
-    (projections.square().sum() + logits[:, 0].sum()).backward()
-    assert all(values.grad.abs().max() > 1e-6 for values in model.group("prompt"))

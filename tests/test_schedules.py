@@ -1,4 +1,4 @@
-"""Learning rates and the teacher's temperature against hand-computed numbers and independent oracles."""
+"""Learning rates and teacher temperature against hand-computed numbers and other implementations."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Counting categories: both rules find a known truth, try no count twice, and refuse what cannot be counted."""
+"""Estimate of the number of categories: known truths, no count tried twice, invalid input refused."""
 
 import itertools
 from collections import Counter
@@ -12,9 +12,8 @@ import torch
 from sklearn.metrics import silhouette_score
 
 from helpers.rounding import DOUBLE, assert_same
-from sptnet.clustering import count as estimate
-from sptnet.clustering import count_evidence as count_curve
-from sptnet.clustering import count_search
+from sptnet.clustering import count as count_module
+from sptnet.clustering import count_evidence, count_search
 from sptnet.clustering.count import CountEstimate, estimate_n_categories
 from sptnet.clustering.count_evidence import (
     GrowingClusters,
@@ -36,7 +35,7 @@ def blobs(n_classes: int = 8, n_known: int = 4, each: int = 24, seed: int = 0, d
     """Separate classes, two of them near each other; every second point of the known ones is labelled."""
     random = np.random.RandomState(seed)
     centres = random.standard_normal((n_classes, dim))
-    centres[1] = centres[0] + 0.3 * random.standard_normal(dim)  # neighbours, which few clusters do not part
+    centres[1] = centres[0] + 0.3 * random.standard_normal(dim)  # two close classes, merged by few clusters
     truth = np.repeat(np.arange(n_classes), each)
     points = centres[truth] + 0.05 * random.standard_normal((len(truth), dim))
     return points.astype(np.float32), np.where((truth < n_known) & (np.arange(len(truth)) % 2 == 0), truth, -1)
@@ -47,50 +46,50 @@ def counted(features: Any, y: Any, method: Any, seed: Any = 0) -> CountEstimate:
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, CountEstimate]:
+def estimates() -> dict[str, CountEstimate]:
     features, y = blobs()
     return {method: counted(features, y, method) for method in METHODS}
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_separate_blobs_are_counted(found: dict[str, CountEstimate], method: str) -> None:
-    assert found[method].method == method
-    assert found[method].n_categories == 8
+def test_separate_blobs_are_counted(estimates: dict[str, CountEstimate], method: str) -> None:
+    assert estimates[method].method == method
+    assert estimates[method].n_categories == 8
 
 
 @pytest.mark.parametrize(("n_classes", "n_known", "off"), [(5, 3, 0), (12, 4, 0), (20, 15, 1)])
 def test_the_default_counts_other_blobs(n_classes: int, n_known: int, off: int) -> None:
-    """One in twenty may be missed: single k-means runs leave a pair of neighbours together."""
+    """One in twenty may be missed: a k-means run may merge the two close classes."""
     features, y = blobs(n_classes, n_known, seed=n_classes)
     result = estimate_n_categories(features, y, random_state=1, n_repeats=3)
     assert abs(result.n_categories - n_classes) <= off
     assert result.interval[0] <= n_classes <= result.interval[1]
 
 
-def test_counts_between_those_of_the_walk_are_tried_round_the_best() -> None:
+def test_counts_between_those_of_the_search_are_tried_near_the_best() -> None:
     result = estimate_n_categories(*blobs(20, 15, seed=20), random_state=1, n_repeats=1)
     counts = [trial.n_categories for trial in result.curve]
     walked = [15, 17, 19, 21, 24, 27, 30]
     assert set(walked) <= set(counts)
     assert 20 in counts
-    assert set(counts) < set(range(counts[0], counts[-1] + 1)), "far from the best only the walk is tried"
+    assert set(counts) < set(range(counts[0], counts[-1] + 1)), "far from the best only counts of the search are tried"
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_curve_ascends_within_bounds_and_the_interval_holds_the_estimate(
-    found: dict[str, CountEstimate], method: str
+    estimates: dict[str, CountEstimate], method: str
 ) -> None:
-    counts = [trial.n_categories for trial in found[method].curve]
+    counts = [trial.n_categories for trial in estimates[method].curve]
     assert counts == sorted(set(counts))
     assert counts[0] >= 4 and counts[-1] <= 16
-    low, high = found[method].interval
-    assert low <= found[method].n_categories <= high
-    assert found[method].n_categories in counts
+    low, high = estimates[method].interval
+    assert low <= estimates[method].n_categories <= high
+    assert estimates[method].n_categories in counts
 
 
-def test_the_published_rule_keeps_the_best_of_all_scores(found: dict[str, CountEstimate]) -> None:
-    scores = {trial.n_categories: trial.score for trial in found["brent"].curve}
-    assert found["brent"].n_categories == min(scores, key=lambda k: (-scores[k], k))
+def test_the_published_rule_keeps_the_best_of_all_scores(estimates: dict[str, CountEstimate]) -> None:
+    scores = {trial.n_categories: trial.score for trial in estimates["brent"].curve}
+    assert estimates["brent"].n_categories == min(scores, key=lambda k: (-scores[k], k))
 
 
 SCORE = np.array([0.5, 0.8, 1.0, 0.9, 0.81, 0.7])
@@ -101,7 +100,7 @@ COUNTS = [4, 5, 6, 8, 16, 32]
     ("trust", "answer"),
     [(1.0, ChosenCount(6, 6, 6)), (0.0, ChosenCount(5, 9, 16)), (0.5, ChosenCount(5, 7, 10))],
 )
-def test_trust_lies_between_the_best_count_and_the_middle_of_the_plausible(trust: float, answer: ChosenCount) -> None:
+def test_trust_interpolates_between_the_best_count_and_the_middle(trust: float, answer: ChosenCount) -> None:
     """Plausible are 5 to 16, whose geometric middle is 8.94; halfway to 6 lie 5.48, 7.33 and 9.80."""
     assert choose_by_trust(COUNTS, SCORE, trust) == answer
     assert choose_best(COUNTS, SCORE, trust) == ChosenCount(5, 6, 16)
@@ -123,7 +122,7 @@ def test_without_labels_the_silhouette_counts() -> None:
     assert one_class.method == "silhouette" and one_class.n_categories == 10
 
 
-def test_a_walk_without_labels_ends_where_clusters_are_no_longer_apart() -> None:
+def test_a_search_without_labels_ends_after_the_best_silhouette() -> None:
     features, y = blobs(5, 3, seed=10)
     result = estimate_n_categories(features, np.full(len(y), -1), random_state=1, n_repeats=1)
     scores = [trial.score for trial in result.curve]
@@ -132,8 +131,9 @@ def test_a_walk_without_labels_ends_where_clusters_are_no_longer_apart() -> None
     assert all(score >= count_search.FALLEN * max(scores[: i + 1]) for i, score in enumerate(scores[:-1]))
 
 
-def test_the_published_score_is_the_labelled_accuracy(found: dict[str, CountEstimate]) -> None:
-    assert [trial.score for trial in found["brent"].curve] == [t.labelled_accuracy for t in found["brent"].curve]
+def test_the_published_score_is_the_labelled_accuracy(estimates: dict[str, CountEstimate]) -> None:
+    curve = estimates["brent"].curve
+    assert [trial.score for trial in curve] == [trial.labelled_accuracy for trial in curve]
 
 
 def test_the_search_does_not_end_on_its_last_count_but_on_its_best(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,21 +167,21 @@ def test_brents_curve_is_what_k_means_and_all_matchings_give() -> None:
 
 
 def test_the_defaults_curve_is_what_its_clusters_give(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clusters are overheard; accuracy by all matchings and inertia from the means of the clusters."""
-    heard: dict[int, list[tuple[npt.NDArray[np.int64], torch.Tensor]]] = {}
+    """Accuracy of the recorded clusters by all matchings and inertia from the means of the clusters."""
+    clusterings: dict[int, list[tuple[npt.NDArray[np.int64], torch.Tensor]]] = {}
     cluster = GrowingClusters.cluster
 
-    def overhear(self: GrowingClusters, k: int) -> Any:
+    def recorded(self: GrowingClusters, k: int) -> Any:
         labels, inertia = cluster(self, k)
-        heard.setdefault(k, []).append((labels.numpy(), self.points))
+        clusterings.setdefault(k, []).append((labels.numpy(), self.points))
         return labels, inertia
 
-    monkeypatch.setattr(GrowingClusters, "cluster", overhear)
+    monkeypatch.setattr(GrowingClusters, "cluster", recorded)
     features, y = blobs(4, 3, each=20)
     result = estimate_n_categories(features, y, max_categories=6, random_state=0, n_repeats=2)
     for trial in result.curve:
         shares, inertias = [], []
-        for labels, points in heard[trial.n_categories]:
+        for labels, points in clusterings[trial.n_categories]:
             clusters, classes = labels[y >= 0], y[y >= 0]
             matchings = itertools.permutations(range(trial.n_categories), 3)
             hits = max(sum(int((clusters[classes == c] == m[c]).sum()) for c in range(3)) for m in matchings)
@@ -195,7 +195,7 @@ def test_the_defaults_curve_is_what_its_clusters_give(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("method", METHODS)
 def test_no_count_is_clustered_twice(monkeypatch: pytest.MonkeyPatch, method: Any) -> None:
     calls: Counter[tuple[int, int]] = Counter()
-    for repeat in (estimate.GrowingRepeat, estimate.PlainRepeat):
+    for repeat in (count_module.GrowingRepeat, count_module.PlainRepeat):
         inner = repeat.__call__
 
         def count_calls(self: Any, k: int, inner: Any = inner) -> Any:
@@ -203,32 +203,32 @@ def test_no_count_is_clustered_twice(monkeypatch: pytest.MonkeyPatch, method: An
             return inner(self, k)
 
         monkeypatch.setattr(repeat, "__call__", count_calls)
-    told: list[tuple[int, int]] = []
+    trials: list[tuple[int, int]] = []
     result = estimate_n_categories(
-        *blobs(), random_state=0, method=method, n_repeats=2, on_trial=lambda k, n: told.append((k, n))
+        *blobs(), random_state=0, method=method, n_repeats=2, on_trial=lambda k, n: trials.append((k, n))
     )
     assert set(calls.values()) == {1}
     assert len(calls) == 2 * len(result.curve)
-    assert sorted(k for k, _ in told) == [trial.n_categories for trial in result.curve]
-    assert [n for _, n in told] == list(range(1, len(told) + 1))
+    assert sorted(k for k, _ in trials) == [trial.n_categories for trial in result.curve]
+    assert [n for _, n in trials] == list(range(1, len(trials) + 1))
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_seed_decides_everything(found: dict[str, CountEstimate], method: Any) -> None:
+def test_results_depend_on_the_seed_alone(estimates: dict[str, CountEstimate], method: Any) -> None:
     features, y = blobs()
-    assert counted(features, y, method) == found[method]
+    assert counted(features, y, method) == estimates[method]
     again = counted(features, y, method, np.random.RandomState(0))
-    assert again == found[method]
+    assert again == estimates[method]
     other = counted(features, y, method, 1)
-    assert [t.silhouette for t in other.curve] != [t.silhouette for t in found[method].curve]
+    assert [t.silhouette for t in other.curve] != [t.silhouette for t in estimates[method].curve]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_lengths_and_class_ids_do_not_matter(found: dict[str, CountEstimate], method: Any) -> None:
+def test_lengths_and_class_ids_do_not_matter(estimates: dict[str, CountEstimate], method: Any) -> None:
     features, y = blobs()
     longer = features * np.float32(4.0)
     names = np.where(y >= 0, 10 * y + 7, -1)
-    assert counted(longer, names.tolist(), method) == found[method]
+    assert counted(longer, names.tolist(), method) == estimates[method]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -244,18 +244,18 @@ def test_the_default_bound_is_a_quarter_of_the_points_but_never_below_the_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[int, int]] = []
-    real = estimate.search_by_balance
+    real = count_module.search_by_balance
 
-    def listening(curve: Any, low: int, high: int) -> None:
+    def recorded_search(curve: Any, low: int, high: int) -> None:
         asked.append((low, high))
         real(curve, low, high)
 
-    monkeypatch.setattr(estimate, "search_by_balance", listening)
+    monkeypatch.setattr(count_module, "search_by_balance", recorded_search)
     features, y = blobs(4, 4, each=4)
     estimate_n_categories(features, y, random_state=0, n_repeats=1)
     estimate_n_categories(features, y, 6, random_state=0, n_repeats=1)
     estimate_n_categories(features[:14], y[:14], random_state=0, n_repeats=1)
-    monkeypatch.setattr(estimate, "MOST_CATEGORIES", 9)
+    monkeypatch.setattr(count_module, "MOST_CATEGORIES", 9)
     estimate_n_categories(*blobs(), random_state=0, n_repeats=1)
     assert asked == [(4, 4), (6, 6), (4, 4), (4, 9)]
 
@@ -266,11 +266,11 @@ def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: set[int] = set()
     cluster = GrowingClusters.cluster
 
-    def overhear(self: GrowingClusters, k: int) -> Any:
+    def recorded(self: GrowingClusters, k: int) -> Any:
         sizes.add(len(self.points))
         return cluster(self, k)
 
-    monkeypatch.setattr(GrowingClusters, "cluster", overhear)
+    monkeypatch.setattr(GrowingClusters, "cluster", recorded)
     result = estimate_n_categories(*blobs(each=60), random_state=0, n_repeats=2)
     assert sizes == {150}
     assert result.n_categories == 8
@@ -278,11 +278,11 @@ def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_dimensions_are_reduced_without_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     features, y = blobs(dim=100)
-    assert estimate.principal_components(estimate.unit_features(features), 64).shape == (192, 64)
+    assert count_module.principal_components(count_module.unit_features(features), 64).shape == (192, 64)
     assert estimate_n_categories(features, y, random_state=0, n_repeats=2).n_categories == 8
     random = np.random.RandomState(0)
     flat = (random.standard_normal((30, 3)) @ random.standard_normal((3, 12))).astype(np.float32)
-    kept, centred = estimate.principal_components(flat, 3), (flat - flat.mean(0)).astype(np.float64)
+    kept, centred = count_module.principal_components(flat, 3), (flat - flat.mean(0)).astype(np.float64)
     assert_same(kept @ kept.T, centred @ centred.T, terms=30 + 12, sums=3)  # covariance, directions, products
 
 
@@ -331,7 +331,7 @@ X0, Y0 = blobs(4, 2, each=6)
         ({"n_repeats": 0}, "n_repeats is 0. Give a whole number of at least 1"),
     ],
 )
-def test_what_cannot_be_counted_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_input_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(Misuse, match=message):
         estimate_n_categories(**({"X": X0, "y": Y0} | change))
 
@@ -355,7 +355,7 @@ def test_the_silhouette_is_that_of_scikit_learn() -> None:
     random = np.random.RandomState(0)
     points, labels = random.standard_normal((40, 3)), random.randint(7, size=40)
     labels[labels == 4] = 3
-    labels[0] = 4  # a point alone
+    labels[0] = 4  # a cluster of one point
     distances = torch.from_numpy(np.linalg.norm(points[:, None] - points, axis=2))
     found = silhouette(distances, torch.from_numpy(labels), 9)  # two clusters have no point
     assert found == pytest.approx(silhouette_score(points, labels), abs=DOUBLE)
@@ -363,15 +363,15 @@ def test_the_silhouette_is_that_of_scikit_learn() -> None:
 
 
 def test_clusters_grow_from_smaller_solutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    points = torch.from_numpy(estimate.principal_components(blobs()[0], 64))
+    points = torch.from_numpy(count_module.principal_components(blobs()[0], 64))
     added: list[tuple[int, int]] = []
-    draw = count_curve.seed_by_distance
+    draw = count_evidence.seed_by_distance
 
-    def overhear(x: Any, norms: Any, known: Any, uniforms: Any) -> Any:
+    def recorded(x: Any, norms: Any, known: Any, uniforms: Any) -> Any:
         added.append((len(known), uniforms.shape[1]))
         return draw(x, norms, known, uniforms)
 
-    monkeypatch.setattr(count_curve, "seed_by_distance", overhear)
+    monkeypatch.setattr(count_evidence, "seed_by_distance", recorded)
     clusters = GrowingClusters(points, 0)
     inertias = [clusters.cluster(k)[1] for k in (4, 8, 6)]
     assert added == [(0, 4), (4, 4), (4, 2)]

@@ -41,7 +41,7 @@ def oracle_inertia(points, labels, centres):
 
 
 def oracle_step(points, ranks, centres):
-    """One round of assigning and averaging; an empty cluster is not foreseen."""
+    """One iteration of assignment and averaging; empty clusters are not supported."""
     labels = np.array(oracle_assign(points, ranks, centres))
     return labels, np.stack([points[labels == c].astype(np.float64).mean(0) for c in range(len(centres))])
 
@@ -55,7 +55,7 @@ def labelled_blobs(seed, n=60, dim=5, k=6, known=3, dtype=np.float64, spread=1.5
 
 
 def steps_input(points, ranks, k):
-    """What `lloyd` takes: centred free points, the pinned ones' share, and the offset."""
+    """Arguments of `lloyd`: centred free points and pinned sums; also the offset."""
     offset = points.mean(0)
     x = torch.from_numpy(points - offset)
     free = torch.from_numpy(ranks < 0)
@@ -127,7 +127,7 @@ def test_the_tolerance_is_in_units_of_the_mean_variance():
 
 
 def slow_lloyd(points, ranks, centres):
-    """To the end; the inertia, or infinity where a cluster runs empty."""
+    """Iterate until convergence; the inertia, or infinity if a cluster becomes empty."""
     while True:
         labels = np.array(oracle_assign(points, ranks, centres))
         if len(set(labels.tolist())) < len(centres):
@@ -165,7 +165,7 @@ def test_with_labels_many_starts_reach_the_best_of_all_assignments(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_without_clear_clusters_the_end_is_one_that_a_seeding_leads_to(seed):
-    """It need not be the best of all assignments, as the known centres start where they start."""
+    """Not necessarily the best of all assignments, because the known centres have fixed starts."""
     points = np.random.RandomState(seed).standard_normal((9, 2))
     y = np.array([0, 0, 1, -1, -1, -1, -1, -1, -1])
     known = [points[y == 0].mean(0), points[y == 1].mean(0)]
@@ -182,7 +182,7 @@ def summed_inertias(points, k, n_init, seeds):
 
 
 def test_a_start_is_on_average_better_than_one_of_scikit_learn():
-    """Where local minima abound, one seed or one data set may go either way; all together ours must not lose."""
+    """Single seeds and data sets may end in either minimum; on average ours must not be worse."""
     problems = [
         (load_digits().data[:300], 10),
         (load_iris().data, 8),
@@ -257,7 +257,7 @@ def test_the_order_of_labelled_points_does_not_matter():
     assert two.inertia_ == pytest.approx(one.inertia_, rel=DOUBLE)
 
 
-def test_a_seed_decides_everything():
+def test_results_depend_on_the_seed_alone():
     points, y = labelled_blobs(1, n=200, spread=4.0)
 
     def fitted(seed):
@@ -658,7 +658,7 @@ def problems(draw):
 
 @settings(max_examples=100, deadline=None)
 @given(problems())
-def test_whatever_comes_in_the_result_is_consistent(problem):
+def test_results_are_consistent_for_any_input(problem):
     points, y, k, n_init = problem
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -1,4 +1,4 @@
-"""Settings: frozen, checked whole, and the same again after a trip through a file."""
+"""Settings: frozen, validated as a whole, and equal after writing and reading."""
 
 from pathlib import Path
 from typing import Any

@@ -28,7 +28,7 @@ OLD_SHARE = {
 }  # fmt: skip
 
 
-# --- which there are --------------------------------------------------------------------------------------------------
+# --- names and files --------------------------------------------------------------------------------------------------
 
 
 def test_every_data_set_has_its_recipes_in_a_folder_of_its_name() -> None:
@@ -73,17 +73,17 @@ def test_folders_follow_one_another_and_numbers_count_as_numbers() -> None:
 
 
 def test_a_wheel_has_all_recipes() -> None:
-    """What setuptools is told to pack, against what lies there."""
+    """The package data of setuptools include every recipe."""
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    told = patterns["tool"]["setuptools"]["package-data"]["sptnet"]
+    package_data = patterns["tool"]["setuptools"]["package-data"]["sptnet"]
     package = Path(str(files("sptnet")))
-    packed = {path for pattern in told for path in package.glob(pattern)}
-    there = sorted((package / "recipes").rglob("*.toml"))
-    assert len(there) == len(recipe_names()) == len(set(recipe_names()))
-    assert [path for path in there if path not in packed] == []
+    packed = {path for pattern in package_data for path in package.glob(pattern)}
+    existing = sorted((package / "recipes").rglob("*.toml"))
+    assert len(existing) == len(recipe_names()) == len(set(recipe_names()))
+    assert [path for path in existing if path not in packed] == []
 
 
-# --- what they say ----------------------------------------------------------------------------------------------------
+# --- contents ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -96,10 +96,10 @@ def test_a_recipe_says_its_method_and_only_what_differs_from_the_defaults(name: 
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_a_recipe_is_short_lines_and_names_no_place(name: str) -> None:
+def test_a_recipe_has_short_lines_and_no_absolute_paths(name: str) -> None:
     text = recipe_text(name)
     assert [line for line in text.splitlines() if len(line) > 120] == []
-    assert [place for place in ("/tmp", "/home", "/root") if place in text] == []
+    assert [path for path in ("/tmp", "/home", "/root") if path in text] == []
     for key in re.findall(r"--set ([a-z_.]+)=", text):
         assert key in leaves(Config().model_dump()), key
 
@@ -168,10 +168,10 @@ def test_ablations_of_prompts_and_strategies_are_the_rows_of_the_tables(row: str
 def test_strategies_on_imagenet_are_imagenet_with_that_strategy() -> None:
     for name in PROMPTS:
         if name.startswith("strategy-"):
-            here, there = load_recipe(f"ablation/{name}-imagenet100"), load_recipe(f"ablation/{name}")
-            assert here.changed(sptnet={"strategy": "alternate"}).sptnet.learning_rate == 0.003
-            assert (here.data.source, here.sptnet.strategy) == ("imagenet100", there.sptnet.strategy)
-            assert here.prompt == there.prompt
+            imagenet, cub = load_recipe(f"ablation/{name}-imagenet100"), load_recipe(f"ablation/{name}")
+            assert imagenet.changed(sptnet={"strategy": "alternate"}).sptnet.learning_rate == 0.003
+            assert (imagenet.data.source, imagenet.sptnet.strategy) == ("imagenet100", cub.sptnet.strategy)
+            assert imagenet.prompt == cub.prompt
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_the_header_counts_the_steps_of_an_epoch(k: int) -> None:
 
 
 def test_all_is_the_mix_of_old_and_new_except_where_the_header_says_so() -> None:
-    found = {}
+    inconsistent = {}
     for entry in recipe_table():
         if entry.published is None or entry.data == "domainnet":  # the mix of its domains is not printed
             continue
@@ -231,13 +231,13 @@ def test_all_is_the_mix_of_old_and_new_except_where_the_header_says_so() -> None
         share = sum(OLD_SHARE[source] for source in SSB) / 3 if average else OLD_SHARE[entry.data]
         mix = share * entry.published.old + (1 - share) * entry.published.new
         if abs(mix - entry.published.all) > 0.3:
-            found[entry.name] = round(mix, 1)
-    assert found == INCONSISTENT
+            inconsistent[entry.name] = round(mix, 1)
+    assert inconsistent == INCONSISTENT
     for name, mix in INCONSISTENT.items():
         assert f"does not fit Old and New, which mix to {mix}" in header(name)
 
 
-def test_what_else_does_not_agree_is_said() -> None:
+def test_other_contradictions_are_stated() -> None:
     assert "44.0 / 58.0 / 36.4" in header("herbarium19/simgcd")
     assert "not above SimGCD" in header("herbarium19/sptnet")
     assert "71.5 / 78.1 / 68.3" in header("cub/simgcd-dinov2")

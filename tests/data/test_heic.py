@@ -1,4 +1,4 @@
-"""HEIC files: read with pillow-heif, and not left out in silence without it."""
+"""HEIC files: read with pillow-heif, skipped with a message without it."""
 
 import subprocess
 import sys
@@ -73,7 +73,7 @@ def test_of_several_pictures_the_primary_one_is_read(tmp_path: Path, heif: Any) 
     assert read_image(path).size == (64, 64)
 
 
-def test_a_glimpse_is_of_the_picture_and_not_of_its_preview(tmp_path: Path, heif: Any) -> None:
+def test_a_reduced_image_is_not_the_preview(tmp_path: Path, heif: Any) -> None:
     path = saved(tmp_path / "a.heic", heif, halves(), thumbnail=64)
     assert heif.open_heif(path).info["thumbnails"] == [64]
     image, size = read_reduced(path, "a")
@@ -122,17 +122,17 @@ def test_pillow_learns_the_format_with_the_first_such_file(tmp_path: Path, heif:
 
 
 @pytest.mark.usefixtures("without_heif")
-def test_files_that_cannot_be_read_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_cannot_be_read_are_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not can_read_heic()
     for name in ("a.heic", "cat/b.HEIC", "cat/c.heif", ".d.heic"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(HEAD)
     halves().save(tmp_path / "cat/1.png")
     message = "3 HEIC files were left out: install sptnet[heic] to read them"
-    told: list[str] = []
-    assert find_images(tmp_path, told.append) == [tmp_path / "cat/1.png"]
-    assert read_folder(tmp_path, tell=told.append).ids == ("cat/1.png",)
-    assert told == [message, message]
+    messages: list[str] = []
+    assert find_images(tmp_path, messages.append) == [tmp_path / "cat/1.png"]
+    assert read_folder(tmp_path, tell=messages.append).ids == ("cat/1.png",)
+    assert messages == [message, message]
     assert read_folder(tmp_path).ids == ("cat/1.png",)
     assert capsys.readouterr().err == f"{message}\n"
     listing = list_folder(tmp_path)

@@ -1,4 +1,4 @@
-"""Every kind of image file and array, judged by its pixels."""
+"""Pixels of all kinds of image files and arrays, and reasons for unreadable ones."""
 
 import io
 import os
@@ -217,9 +217,7 @@ def test_the_reduced_check_notices_every_truncated_jpeg(tmp_path: Path, options:
 
 
 @pytest.mark.parametrize(("least", "expected"), [(1, (25, 20)), (32, (50, 40)), (41, (100, 80)), (200, (200, 160))])
-def test_a_glimpse_of_a_jpeg_is_reduced_but_not_below_the_least(
-    tmp_path: Path, least: int, expected: tuple[int, int]
-) -> None:
+def test_a_reduced_jpeg_keeps_the_least_size(tmp_path: Path, least: int, expected: tuple[int, int]) -> None:
     path = saved(tmp_path / "a.jpg", noise(160, 200))
     image, size = read_reduced(path, "a", least)
     assert (image.size, image.mode, size) == (expected, "RGB", (200, 160))
@@ -363,8 +361,8 @@ def test_images_are_found_in_order_and_hidden_ones_skipped(tmp_path: Path) -> No
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere.png")
     (tmp_path / "self.png").symlink_to(tmp_path / "self.png")
-    found = [path.relative_to(tmp_path).as_posix() for path in find_images(tmp_path)]
-    assert found == ["a.png", "b.png", "b/2.png", "b/deep/er/1.JPG"]
+    images = [path.relative_to(tmp_path).as_posix() for path in find_images(tmp_path)]
+    assert images == ["a.png", "b.png", "b/2.png", "b/deep/er/1.JPG"]
 
 
 def test_link_loops_end_and_links_elsewhere_are_followed(tmp_path: Path) -> None:
@@ -377,11 +375,11 @@ def test_link_loops_end_and_links_elsewhere_are_followed(tmp_path: Path) -> None
     (folder / "sub/here").symlink_to(folder / "sub")
     (folder / "more").symlink_to(elsewhere)
     (elsewhere / "back").symlink_to(folder)
-    found = [path.relative_to(folder).as_posix() for path in find_images(folder)]
-    assert found == ["more/b.png", "sub/a.png"]
+    images = [path.relative_to(folder).as_posix() for path in find_images(folder)]
+    assert images == ["more/b.png", "sub/a.png"]
 
 
-def test_a_folder_that_cannot_be_listed_is_not_skipped_in_silence(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_listed_is_not_skipped_silently(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"cannot list the folder .*missing.*Make it readable or move it away\."):
         find_images(tmp_path / "missing")
 

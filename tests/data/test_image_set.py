@@ -52,7 +52,7 @@ def small(**changes: Any) -> ImageSet:
     return ImageSet(**(fields | changes))
 
 
-def test_a_pile_knows_its_length_and_subsets() -> None:
+def test_length_and_subsets() -> None:
     image_set = small()
     part = image_set.subset([1])
     assert (len(image_set), len(part)) == (2, 1)
@@ -80,7 +80,7 @@ def test_a_pile_knows_its_length_and_subsets() -> None:
         ({"given": np.array([True, True])}, "a given label of the image set is unknown"),
     ],
 )
-def test_a_pile_refuses_columns_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
+def test_columns_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(Misuse, match=message):
         small(**changes)
 

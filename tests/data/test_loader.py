@@ -29,7 +29,7 @@ def test_centre_views_come_in_the_order_asked_for() -> None:
     assert len(CentreViews(store, maker, order)) == 5
 
 
-def test_workers_are_only_started_where_they_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sptnet.data.loader.cores_per_process", lambda: 16)
     assert n_workers(3, 10) == 3
     assert n_workers(0, 10**6) == 0
@@ -46,7 +46,7 @@ def hook() -> Iterator[None]:
     sys.excepthook = before
 
 
-def test_a_worker_tells_any_other_mistake(hook: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_exceptions_are_printed(hook: None, capsys: pytest.CaptureFixture[str]) -> None:
     ignore_broken_pipes(0)
     for error in (BrokenPipeError(), EOFError(), KeyError("lost")):
         sys.excepthook(type(error), error, None)

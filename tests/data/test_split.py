@@ -1,4 +1,4 @@
-"""Who is labelled: the draw, its limits and its file."""
+"""Splits: the draw of labelled images, invalid settings, and split.json."""
 
 import json
 import re
@@ -79,7 +79,7 @@ def test_known_classes_come_first_in_the_order_given() -> None:
     assert make_split(BENCHMARK, 3).classes == NAMES
 
 
-def test_a_learner_sees_only_labelled_and_held_out_labels() -> None:
+def test_only_labelled_and_held_out_labels_are_visible() -> None:
     split = make_split(BENCHMARK, 2, holdout_share=0.3)
     visible = np.sort(np.concatenate([split.labelled, split.holdout]))
     assert np.array_equal(np.flatnonzero(split.labels >= 0), visible)
@@ -138,7 +138,7 @@ def test_holdout_takes_a_share_of_each_class_and_leaves_one() -> None:
 
 @st.composite
 def image_sets(draw: st.DrawFn) -> tuple[ImageSet, list[str] | None]:
-    """A pile with any labels, and known classes that usually, but not always, make a split possible."""
+    """Image set with any labels, and known classes for which a split is usually possible."""
     size = draw(st.integers(1, 40))
     labels = draw(st.lists(st.integers(-1, 3), min_size=size, max_size=size))
     flags = st.lists(st.booleans(), min_size=size, max_size=size)
@@ -153,7 +153,7 @@ def image_sets(draw: st.DrawFn) -> tuple[ImageSet, list[str] | None]:
 
 @settings(max_examples=200, deadline=None)
 @given(case=image_sets(), share=st.floats(0.3, 1), seed=st.integers(0, 99), holdout=st.floats(0, 0.99))
-def test_the_parts_are_disjoint_and_cover_the_pile(
+def test_the_parts_are_disjoint_and_cover_the_image_set(
     case: tuple[ImageSet, list[str] | None], share: float, seed: int, holdout: float
 ) -> None:
     image_set, known = case
@@ -268,7 +268,7 @@ def test_round_trip_by_id(tmp_path: Path, image_set: ImageSet) -> None:
     assert shuffled.labels.tolist() == split.labels[order].tolist()
 
 
-def test_the_file_can_be_read_by_people(tmp_path: Path) -> None:
+def test_the_file_has_ids_and_class_names(tmp_path: Path) -> None:
     write_split(make_split(GIVEN), GIVEN, str(tmp_path / "split.json"))
     content = json.loads((tmp_path / "split.json").read_text(encoding="utf-8"))
     assert content == {

@@ -39,7 +39,7 @@ def test_exact_reading_resizes_as_pillow_does(interpolation, resampling, shape):
 
 
 def smooth(height, width, seed=0):
-    """Detail at several scales, as photographs have it."""
+    """Image with detail at several scales, like a photograph."""
     whole = np.zeros((height, width, 3))
     for scale in (2, 7, 30):
         small = Image.fromarray(picture(height // scale + 2, width // scale + 2, seed + scale))
@@ -57,7 +57,7 @@ def test_quick_reading_differs_by_a_level_in_few_pixels(shape):
 
 @pytest.mark.parametrize(("side", "decoded"), [(2000, 250), (1100, 275), (400, 400)])
 def test_quick_reading_decodes_a_large_jpeg_at_a_reduced_scale(tmp_path, monkeypatch, side, decoded):
-    """At least twice the short side of 109 px is left, at down to an eighth of the scale."""
+    """The scale is at least 1/8 and leaves at least twice the short side of 109 px."""
     file, sizes = tmp_path / "large.jpg", []
     Image.fromarray(smooth(side, side)).save(file, quality=92)
     original = store_module.read_image

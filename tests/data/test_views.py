@@ -30,8 +30,8 @@ def window_index(view, image):
 
 def test_a_random_view_is_a_window_of_the_image_and_all_windows_occur():
     image, maker = ImageStore([picture(50, 50)], PIXELS)[0], ViewMaker(PIXELS, flip=0.0)
-    places = {window_index(maker.random_view(image, seed), image) for seed in range(300)}
-    assert places == set(range(25)), "five by five places in 36 pixels"
+    positions = {window_index(maker.random_view(image, seed), image) for seed in range(300)}
+    assert positions == set(range(25)), "five by five positions in 36 pixels"
 
 
 def test_flip_one_always_mirrors():
@@ -91,7 +91,7 @@ def test_a_view_depends_on_its_seed_alone():
     torch.manual_seed(2)
     state = torch.get_rng_state()
     assert torch.equal(maker.random_view(image, 7), first)
-    assert torch.equal(torch.get_rng_state(), state), "nobody else's randomness is touched"
+    assert torch.equal(torch.get_rng_state(), state), "the global generator is unchanged"
 
 
 def image_of(height: int, width: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Starts a headless Chromium for the tests of the report page; without one they are skipped, and say so."""
+"""Headless Chromium for the tests of the report page; without it they are skipped."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ NEEDED = "the report page is NOT tested: install Debian's chromium and chromium-
 
 
 def start_browser(profile: Path, downloads: Path, width: int = 1280, height: int = 900) -> Any:
-    """A browser with a fresh profile, whose downloads land in a folder and whose every request is logged."""
+    """Start a browser with a new profile, a folder for downloads, and a log of all requests."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     driver = shutil.which("chromedriver")
     if program is None or driver is None:
@@ -29,25 +29,25 @@ def start_browser(profile: Path, downloads: Path, width: int = 1280, height: int
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     browser.get("about:blank")
-    requests(browser)  # those of the browser's own first page
+    requests(browser)  # drop those of the start page
     return browser
 
 
 def requests(browser: Any) -> list[str]:
-    """The address of everything that was asked for since the last call; data that lies in the page does not count."""
+    """URLs requested since the last call, without data URLs."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     sent = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     return [url for url in sent if not url.startswith("data:")]
 
 
 def resize(browser: Any, width: int, height: int = 900) -> None:
-    """The size of the page itself, narrower than any window can be made."""
+    """Set the size of the page, which may be narrower than the smallest window."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
 def prefer(browser: Any, scheme: str) -> None:
-    """What the system prefers: light or dark, and in any case that nothing moves by itself."""
+    """Emulate the preference for a light or dark scheme, and for reduced motion."""
     values = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
     features = [{"name": name, "value": value} for name, value in values.items()]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})

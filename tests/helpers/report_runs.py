@@ -1,4 +1,4 @@
-"""Shared by the tests of the report page: a finished run whose images and categories have the worst of names."""
+"""A finished run with hostile names of images and categories, for the tests of the report page."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def hostile_result() -> RunResult:
 
 
 def hostile_run(root: Path) -> Path:
-    """A run in `root`/run with images, a model with prompts, curves, scores and an estimate."""
+    """Write a run in `root`/run with images, a model with prompts, curves, scores and an estimate."""
     result = hostile_result()
     run = make_run(root, result)
     random = np.random.RandomState(1)

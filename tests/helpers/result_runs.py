@@ -38,7 +38,7 @@ def small_result() -> RunResult:
 
 
 def make_run(root: Path, result: RunResult | None = None, source: str = "folder", files: bool = True) -> Path:
-    """A run in `root`/run on the images in `root`/data; image number i is of grey level i, the last has no file."""
+    """Write a run in `root`/run on images in `root`/data; image i has grey level i, the last one has no file."""
     result = small_result() if result is None else result
     folder = [] if source == "digits" else [f'data.folder="{root / "data"}"']
     run = RunFolder(root / "run")
@@ -61,6 +61,7 @@ def make_run(root: Path, result: RunResult | None = None, source: str = "folder"
 
 
 def assert_same(one: RunResult, other: RunResult) -> None:
+    """Assert that two results have equal columns."""
     for column, value in vars(one).items():
         if isinstance(value, np.ndarray):
             assert np.array_equal(value, getattr(other, column)), column

@@ -25,33 +25,36 @@ PRECISIONS = {"float64": torch.float64, "float32": torch.float32}
 BATCH = 13  # shares differ in size
 
 
-def train(case: str, dtype: torch.dtype, here: World, tokens: Path) -> tuple[dict[str, torch.Tensor], list[object]]:
-    """Weights after two epochs, and their losses."""
+def train(
+    case: str, dtype: torch.dtype, processes: World, tokens: Path
+) -> tuple[dict[str, torch.Tensor], list[object]]:
+    """Train two epochs; returns the weights, and the losses per epoch."""
     trainer = make_trainer(CASES[case], batch_size=BATCH)
-    trainer.world = here
+    trainer.world = processes
     trainer.accumulate = 4 if case == "in parts" else 1
     trainer.model.to(dtype)
     normalise = trainer.data.maker.normalise
     trainer.data.maker.normalise = lambda views: normalise(views).to(dtype)
     if case == "bank":
         backbone = trainer.model.backbone
-        tokens_a_view = (backbone.pixels.image_size // backbone.patch_size) ** 2 + 1
-        trainer.bank = here.local_rank_zero_first(
-            lambda: TokenBank(tokens, len(trainer.data.ids), 2, tokens_a_view, backbone.dim, str(dtype))
+        tokens_per_view = (backbone.pixels.image_size // backbone.patch_size) ** 2 + 1
+        trainer.bank = processes.local_rank_zero_first(
+            lambda: TokenBank(tokens, len(trainer.data.ids), 2, tokens_per_view, backbone.dim, str(dtype))
         )
     losses = [trainer.run_epoch().losses for _ in range(2)]
     return {name: value.detach().contiguous() for name, value in trainer.model.state_dict().items()}, losses
 
 
 def main() -> None:
-    out, here = Path(sys.argv[1]), world()
+    """Train all cases and write the weights of this rank."""
+    out, processes = Path(sys.argv[1]), world()
     torch.set_num_threads(1)
     for case in CASES:
         for name, dtype in PRECISIONS.items():
             if case == "bank" and name == "float64":
-                continue  # its tokens are float16 in any case
-            weights, losses = train(case, dtype, here, out / f"tokens-{name}")
-            save_file(weights, out / f"{case}-{name}-{here.rank}.safetensors", {"losses": repr(losses)})
+                continue  # the tokens are always float16
+            weights, losses = train(case, dtype, processes, out / f"tokens-{name}")
+            save_file(weights, out / f"{case}-{name}-{processes.rank}.safetensors", {"losses": repr(losses)})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A trainer on sixty digits and a seeded model, and single steps of it."""
+"""Trainers of a small seeded model on sixty digits, and single steps of them."""
 
 import torch
 
@@ -11,6 +11,7 @@ from sptnet.training.trainer import StageTrainer
 
 
 def make_config(method="sptnet", kind="spatial+global", strategy="alternate", **sptnet):
+    """Settings of a short training."""
     return Config(
         method=method,
         device="cpu",
@@ -23,7 +24,7 @@ def make_config(method="sptnet", kind="spatial+global", strategy="alternate", **
 
 
 def make_trainer(config=None, plan=None, trainable_blocks=1, batch_size=12, seed=5):
-    """The last stage of the method on a seeded model with fresh prompts; sixty images, five batches of twelve."""
+    """Trainer of the last stage of a method, with new prompts; sixty images, five batches of twelve."""
     config = config or make_config()
     plan = plan or stages_of(config)[-1]
     model = random_model(trainable_blocks)
@@ -35,7 +36,7 @@ def make_trainer(config=None, plan=None, trainable_blocks=1, batch_size=12, seed
 
 
 def in_double(trainer):
-    """The same trainer, made to compute in float64."""
+    """Make a trainer compute in float64."""
     trainer.model.double()
     normalise = trainer.data.maker.normalise
     trainer.data.maker.normalise = lambda views: normalise(views).double()
@@ -43,7 +44,7 @@ def in_double(trainer):
 
 
 def one_step(trainer, phase, number=0):
-    """One step of the phase, on a batch with as many draws as it needs; the batch is given back normalised."""
+    """Train one step of a phase; returns the normalised batch, and the result."""
     batches = trainer.epoch_batches(0)
     batches.draws = [phase.draws] * len(batches)
     batch = batches[number]
@@ -51,10 +52,12 @@ def one_step(trainer, phase, number=0):
 
 
 def normalised(trainer, batch):
+    """The batch as the trainer uses it."""
     return batch.to(trainer.compute.device, trainer.data.maker)
 
 
 def constant_plan(rate, weight_decay, momentum, phase, kind="spatial"):
+    """Plan of one phase with a constant learning rate."""
     settings = Optimiser(lambda epoch, step, epochs, steps: rate, weight_decay, momentum)
     plan = stages_of(make_config(kind=kind))[-1]
     optimisers = {"prompt": settings, "model": settings}

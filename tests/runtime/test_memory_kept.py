@@ -1,4 +1,4 @@
-"""Freed memory stays with the process while it is worked with, and goes back afterwards."""
+"""Freed memory is kept inside the context and returned to the system afterwards."""
 
 import resource
 import subprocess
@@ -12,11 +12,11 @@ import torch
 from sptnet.runtime import memory as kept_memory
 from sptnet.runtime.memory import memory_kept
 
-glibc = pytest.mark.skipif(kept_memory._glibc() is None, reason="another C library than Linux's usual one")
+glibc = pytest.mark.skipif(kept_memory._glibc() is None, reason="needs glibc")
 
 
 def page_faults_of_reuse(megabytes: int = 64, times: int = 20) -> int:
-    """How many pages the system has to provide when a large tensor is made and thrown away again and again."""
+    """Number of page faults while a large tensor is created and freed repeatedly."""
     for _ in range(3):
         torch.ones(megabytes * 2**18).sum()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -30,8 +30,8 @@ def resident_megabytes() -> float:
 
 
 @glibc
-def test_large_tensors_are_not_fetched_anew() -> None:
-    """In a process of its own, whose heap has no hole that is large enough."""
+def test_large_tensors_reuse_memory() -> None:
+    """Run in a new process, whose heap has no large free block yet."""
     program = (
         "from test_memory_kept import memory_kept, page_faults_of_reuse\n"
         "print(page_faults_of_reuse())\n"
@@ -45,7 +45,7 @@ def test_large_tensors_are_not_fetched_anew() -> None:
 
 
 @glibc
-def test_memory_goes_back_at_the_end() -> None:
+def test_memory_is_returned_at_the_end() -> None:
     with memory_kept():
         large = torch.ones(256 * 2**18)
         del large
@@ -54,7 +54,7 @@ def test_memory_goes_back_at_the_end() -> None:
 
 
 @glibc
-def test_nested_and_in_threads_the_last_one_out_gives_back() -> None:
+def test_nested_contexts_and_threads_keep_memory_until_the_last_exit() -> None:
     def enter_and_leave() -> None:
         with memory_kept():
             pass
@@ -69,13 +69,13 @@ def test_nested_and_in_threads_the_last_one_out_gives_back() -> None:
     assert kept_memory._users == 0
 
 
-def test_an_error_inside_is_not_hidden_and_ends_it() -> None:
+def test_an_exception_leaves_the_context() -> None:
     with pytest.raises(ZeroDivisionError), memory_kept():
         _ = 1 // 0
     assert kept_memory._users == 0
 
 
-def test_elsewhere_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_memory, "_glibc", lambda: None)
     with memory_kept():
         assert torch.ones(3).sum() == 3

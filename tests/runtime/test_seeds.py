@@ -6,7 +6,7 @@ import torch
 from sptnet.runtime.seeds import seed_of, seeded
 
 
-def test_a_seeded_draw_repeats_and_gives_the_randomness_back():
+def test_seeded_repeats_a_draw_and_restores_the_generator():
     torch.manual_seed(5)
     expected = torch.rand(2)
     torch.manual_seed(5)
@@ -25,4 +25,4 @@ def test_seeds_are_fixed_numbers_and_differ_in_every_part():
     seeds = [seed_of(*part) for part in parts]
     assert len(set(seeds)) == len(parts)
     assert all(0 <= seed < 2**63 for seed in seeds)
-    assert seed_of("epoch", 0) == 2827920073193447671, "a run of yesterday must be resumable today"
+    assert seed_of("epoch", 0) == 2827920073193447671, "seeds must not change between versions"

@@ -89,17 +89,17 @@ def test_a_second_draw_does_not_change_the_first(make_batches):
 
 
 def test_batches_do_not_depend_on_the_number_of_workers(make_batches):
-    here, elsewhere = (list(iterate_batches(make_batches(), workers, pin=False)) for workers in (0, 2))
-    assert len(here) == len(elsewhere) == 3
-    for one, other in zip(here, elsewhere, strict=True):
+    without, with_two = (list(iterate_batches(make_batches(), workers, pin=False)) for workers in (0, 2))
+    assert len(without) == len(with_two) == 3
+    for one, other in zip(without, with_two, strict=True):
         assert same(one, other)
         assert torch.equal(one.indices, other.indices)
         assert torch.equal(one.labels, other.labels)
-    assert same(here[1], make_batches()[1]), "nor on the order in which they are asked for"
+    assert same(without[1], make_batches()[1]), "nor on the order in which they are asked for"
 
 
 class Offers(Dataset[object]):
-    """Each item is where the worker's thread waits for somebody to take a file."""
+    """Each item is the address at which a thread of the worker offers a file."""
 
     def __len__(self) -> int:
         return 3
@@ -109,12 +109,12 @@ class Offers(Dataset[object]):
         return offer[0], os.getpid()
 
 
-def test_a_worker_says_nothing_when_the_line_goes_dead(capfd: pytest.CaptureFixture[str]) -> None:
-    """As when Ctrl-C reaches the main process while it takes a batch."""
+def test_a_worker_is_silent_when_its_parent_stops_reading(capfd: pytest.CaptureFixture[str]) -> None:
+    """As when Ctrl-C reaches the main process while it reads a batch."""
     key = multiprocessing.current_process().authkey
     for address, worker in iterate_batches(Offers(), 1, pin=False):  # type: ignore[arg-type,misc]
         assert worker != os.getpid()
         Client(address, authkey=key).close()
-        Client(address).close()  # even before it has said who it is
+        Client(address).close()  # before authentication
     time.sleep(0.2)
     assert capfd.readouterr().err == ""

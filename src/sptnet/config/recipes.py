@@ -191,7 +191,7 @@ def _first_key_of(section: str) -> str:
 def _suggestion(key: str) -> str:
     names = all_keys() if "." in key else [*Config.model_fields, *all_keys()]
     close = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-    return f"Did you mean {close[0]}?" if close else "`sptnet recipes show sptnet --full` lists all keys."
+    return f"Did you mean {close[0]}?" if close else "`recipes('show', 'sptnet', full=True)` lists all keys."
 
 
 def all_keys(model: type[BaseModel] = Config, prefix: str = "") -> list[str]:

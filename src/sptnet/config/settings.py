@@ -234,7 +234,7 @@ class Config(Section):
 
     @property
     def reading(self) -> Literal["quick", "exact"]:
-        """How images are decoded and resized, with `auto` resolved."""
+        """Reading mode of images, with `auto` resolved."""
         if self.views.reading != "auto":
             return self.views.reading
         return "quick" if self.data.source in ("folder", "domains") else "exact"

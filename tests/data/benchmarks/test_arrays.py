@@ -20,7 +20,7 @@ TEN_NAMES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "ho
 
 
 def python_2_pickle(pixels: np.ndarray, key: str, labels: list[int]) -> bytes:
-    """As the makers' Python 2 wrote it: protocol 2, byte strings, numpy's old module name."""
+    """As Python 2 wrote it: protocol 2, byte strings, the old name of NumPy's module."""
     raw = pixels.tobytes()
 
     def word(text: bytes) -> bytes:
@@ -80,7 +80,7 @@ def test_the_images_are_those_that_torchvision_reads(tmp_path: Path, monkeypatch
     monkeypatch.setattr(CIFAR10, "_check_integrity", lambda self: True)
     monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda path, md5: True)
     image_set = read_benchmark("cifar10", tmp_path)
-    with warnings.catch_warnings(action="ignore"):  # numpy has moved what the old batches name
+    with warnings.catch_warnings(action="ignore"):  # NumPy has moved the module that the old batches name
         theirs = CIFAR10(tmp_path, train=True), CIFAR10(tmp_path, train=False)
     np.testing.assert_array_equal(np.stack([np.asarray(image) for image in image_set.sources[:20]]), theirs[0].data)
     np.testing.assert_array_equal(np.stack([np.asarray(image) for image in image_set.sources[20:]]), theirs[1].data)
@@ -204,9 +204,9 @@ def write_fashion(folder: Path, zipped: bool = False) -> np.ndarray:
     return images
 
 
-@pytest.mark.parametrize(("place", "zipped"), [("FashionMNIST/raw", False), ("", True), ("raw", False)])
-def test_fashion_mnist(tmp_path: Path, place: str, zipped: bool) -> None:
-    images = write_fashion(tmp_path / "set" / place, zipped)
+@pytest.mark.parametrize(("folder", "zipped"), [("FashionMNIST/raw", False), ("", True), ("raw", False)])
+def test_fashion_mnist(tmp_path: Path, folder: str, zipped: bool) -> None:
+    images = write_fashion(tmp_path / "set" / folder, zipped)
     image_set = read_benchmark("fashion_mnist", tmp_path / "set")
     np.testing.assert_array_equal(np.stack([np.asarray(image) for image in image_set.sources]), images)
     assert image_set.ids[:2] == ("train-00000", "train-00001") and image_set.ids[20:22] == ("test-00000", "test-00001")

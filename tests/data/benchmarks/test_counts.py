@@ -1,4 +1,4 @@
-"""The published class lists, the split of a benchmark, and numbers compared with what they should be."""
+"""Published class lists, the split of a benchmark, and counts compared with the expected ones."""
 
 import dataclasses
 from importlib.resources import files
@@ -94,7 +94,7 @@ def test_expectations(expectation: Expectation, text: str, inside: list[int], ou
     assert not any(expectation.agrees(number) for number in outside)
 
 
-def test_labelled_and_unlabelled_add_up_to_what_the_makers_ship() -> None:
+def test_labelled_and_unlabelled_add_up_to_the_original_data_set() -> None:
     for benchmark in BENCHMARKS.values():
         expected = benchmark.expected
         if expected.train and expected.labelled and expected.unlabelled:
@@ -128,8 +128,8 @@ def test_labelled_and_unlabelled_never_overlap_and_cover_the_training_images(dat
     assert labelled | unlabelled == {i for i, (_, test) in enumerate(images) if not test}
     assert labelled <= set(candidates)
     assert len(labelled) == int(share * len(candidates))
-    found = count_parts(split)
-    assert found == SplitCounts(
+    counts = count_parts(split)
+    assert counts == SplitCounts(
         labelled=len(labelled),
         labelled_classes=known,
         unlabelled=len(unlabelled),

@@ -1,4 +1,4 @@
-"""DomainNet, PACS and any folder of domains: with and without the makers' lists."""
+"""DomainNet, PACS and other folders of domains, with and without list files."""
 
 import shutil
 from collections.abc import Callable
@@ -175,9 +175,9 @@ def test_no_domainnet(tmp_path: Path) -> None:
         read_domainnet(tmp_path)
 
 
-@pytest.mark.parametrize("place", ["", "PACS", "kfold", "PACS/kfold"])
-def test_pacs(tmp_path: Path, place: str) -> None:
-    write_pacs(tmp_path / place)
+@pytest.mark.parametrize("folder", ["", "PACS", "kfold", "PACS/kfold"])
+def test_pacs(tmp_path: Path, folder: str) -> None:
+    write_pacs(tmp_path / folder)
     image_set = read_pacs(tmp_path)
     assert image_set.name == "pacs"
     assert image_set.names == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")

@@ -1,4 +1,4 @@
-"""Downloads against a server of our own: whole, wrong, cut short, absent."""
+"""Downloads from a local server: complete, wrong, cut short, missing."""
 
 import functools
 import hashlib
@@ -33,7 +33,7 @@ def tar_of(**contents: str) -> bytes:
 
 @dataclass
 class Server:
-    """Gives out `files`; of those in `cut` only so many bytes, though the whole length is announced."""
+    """Serve `files`; those in `cut` end after so many bytes, though the whole length is announced."""
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content[: self.ours.cut.get(self.path)])
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -135,10 +135,10 @@ def test_a_page_that_is_not_there(server: Server, tmp_path: Path) -> None:
         Failure,
         match=rf"/other\.tgz could not be downloaded \(HTTP Error 404: Not Found\)\. "
         rf"Fetch it by hand as {tmp_path}/other\.tgz\.$",
-    ) as told:
+    ) as caught:
         ours.fetch_and_unpack(tmp_path)
-    assert isinstance(told.value.__cause__, HTTPError)
-    assert told.value.__cause__.fp.closed, "the connection stays open"
+    assert isinstance(caught.value.__cause__, HTTPError)
+    assert caught.value.__cause__.fp.closed, "the connection stays open"
 
 
 def test_no_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_damaged_archive_is_named(server: Server, tmp_path: Path, content: byt
         archive(server, content).fetch_and_unpack(tmp_path)
 
 
-def test_torchvision_is_asked_with_the_right_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_torchvision_is_called_with_the_right_arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[Any] = []
 
     def fake(name: str) -> Any:
@@ -248,7 +248,7 @@ def test_without_extraction_filters_the_archive_is_left_packed(
     assert [path.name for path in tmp_path.iterdir()] == ["set.tgz"]
 
 
-def test_cub_comes_from_its_makers() -> None:
+def test_cub_is_downloaded_from_its_original_page() -> None:
     from sptnet.data.benchmarks.cub import ARCHIVE, CUB
 
     assert ARCHIVE.url == "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz"

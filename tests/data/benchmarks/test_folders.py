@@ -25,7 +25,7 @@ def write_imagenet(root: Path, flat: bool = False, per_class: int = 3) -> Path:
 
 
 def solution(folder: Path) -> Path:
-    """Kaggle's list: a synset and a box for every object of an image, in no order."""
+    """Kaggle's list: a synset and a box per object of an image, unordered."""
     rows = [f"ILSVRC2012_val_{50 - c:08d},{synset} 1 2 3 4 {synset} 5 6 7 8 " for c, synset in enumerate(SYNSETS)]
     return lines(folder / "LOC_val_solution.csv", "ImageId,PredictionString", *rows[::-1])
 
@@ -38,9 +38,9 @@ def test_the_choice_of_imagenet_100_is_the_published_one() -> None:
     assert chosen_classes(8, 4) == sorted(np.random.RandomState(0).permutation(8)[:4])
 
 
-@pytest.mark.parametrize("place", ["", "ILSVRC/Data/CLS-LOC"])
-def test_imagenet(tmp_path: Path, place: str) -> None:
-    root = write_imagenet(tmp_path / place)
+@pytest.mark.parametrize("folder", ["", "ILSVRC/Data/CLS-LOC"])
+def test_imagenet(tmp_path: Path, folder: str) -> None:
+    root = write_imagenet(tmp_path / folder)
     image_set = read_imagenet(tmp_path, classes=8)
     assert image_set.name == "imagenet1k"
     assert image_set.names == tuple(SYNSETS)
@@ -56,7 +56,7 @@ def test_imagenet_100_takes_its_part(tmp_path: Path) -> None:
     root = write_imagenet(tmp_path)
     kept = [SYNSETS[i] for i in chosen_classes(8, 4)]
     shutil.rmtree(root / "train" / next(synset for synset in SYNSETS if synset not in kept))
-    (root / "train" / next(synset for synset in SYNSETS if synset not in kept)).mkdir()  # never looked into
+    (root / "train" / next(synset for synset in SYNSETS if synset not in kept)).mkdir()  # empty, and never read
     image_set = read_imagenet(tmp_path, name="imagenet100", chosen=4, classes=8)
     assert image_set.name == "imagenet100"
     assert image_set.names == tuple(kept)
@@ -64,9 +64,9 @@ def test_imagenet_100_takes_its_part(tmp_path: Path) -> None:
     assert all(id_.split("/")[1] == name for id_, name in zip(image_set.ids, true_names(image_set), strict=True))
 
 
-@pytest.mark.parametrize("place", ["", "ILSVRC/Data/CLS-LOC"])
-def test_a_flat_val_is_sorted_by_kaggles_list(tmp_path: Path, place: str) -> None:
-    write_imagenet(tmp_path / place, flat=True)
+@pytest.mark.parametrize("folder", ["", "ILSVRC/Data/CLS-LOC"])
+def test_a_flat_val_is_sorted_by_kaggles_list(tmp_path: Path, folder: str) -> None:
+    write_imagenet(tmp_path / folder, flat=True)
     solution(tmp_path)
     image_set = read_imagenet(tmp_path, classes=8)
     tests = {id_: image_set.names[label] for id_, label in zip(image_set.ids[24:], image_set.labels[24:], strict=True)}

@@ -1,4 +1,4 @@
-"""What the readers of all data sets share: finding the folder, lists, class folders, images that must be there."""
+"""Folder layout of data sets: the root, list files, class folders and required images."""
 
 import os
 import re
@@ -124,7 +124,7 @@ def test_missing_images_are_counted_and_three_named(tree: Tree) -> None:
         tree.require(["folder.png"])
 
 
-def test_a_pile_has_training_images_first_and_the_published_class_order(tree: Tree) -> None:
+def test_an_image_set_has_training_images_first_and_the_published_class_order(tree: Tree) -> None:
     listed = [
         ListedImage("t1", 0, True),
         ListedImage("b", 2, False),

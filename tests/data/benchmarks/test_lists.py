@@ -1,4 +1,4 @@
-"""CUB, Stanford Cars and FGVC-Aircraft: miniature trees in the makers' layouts."""
+"""CUB, Stanford Cars and FGVC-Aircraft: miniature data sets in the original layouts."""
 
 import shutil
 from collections.abc import Callable
@@ -103,7 +103,7 @@ def cell(words: list[str]) -> np.ndarray:
 
 
 def write_cars(root: Path, devkit: str = "devkit", test_labels: str = "", n_train: int = 12, n_test: int = 5) -> Path:
-    """Image 00001 of the list is the last by name, as an order that sorting would lose."""
+    """Image 00001 of the list is the last by name, so that sorting would change the order."""
     box = ["bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2"]
     (root / devkit).mkdir(parents=True)
     for part, n, file in (
@@ -219,7 +219,7 @@ IN_ORDER = ["707-320", "737-200", "Boeing 717", "F/A-18"]
 
 
 def write_aircraft(root: Path) -> Path:
-    """Ids fall along the training list, so that sorting would lose its order."""
+    """Ids decrease along the training list, so that sorting would change its order."""
     train = [(f"{9000 - i:07d}", VARIANTS[i % 4]) for i in range(16)]
     test = [(f"{100 + i:07d}", VARIANTS[i % 4]) for i in range(4)]
     lines(root / "images_variant_trainval.txt", *(f"{image} {variant}" for image, variant in train))

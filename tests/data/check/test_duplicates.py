@@ -1,4 +1,4 @@
-"""Images that are there twice, by their bytes and by their looks."""
+"""Duplicate images: equal bytes and equal looks."""
 
 import io
 import time
@@ -30,7 +30,7 @@ Shape = tuple[int, int]
 
 
 def picture(seed: int, size: Shape = (240, 180), details: Shape = (12, 9)) -> Image.Image:
-    """Soft coloured blots."""
+    """Image of smooth random colours."""
     random = np.random.default_rng(seed)
     blots = random.integers(0, 256, (*details[::-1], 3), dtype=np.uint8)
     return Image.fromarray(blots).resize(size, Image.Resampling.BICUBIC)
@@ -92,9 +92,11 @@ def test_bits_do_not_depend_on_brightness_or_contrast() -> None:
 )
 def test_close_pairs_are_all_those_within_the_distance(centre: int, flips: list[set[int]], most: int) -> None:
     hashes = [centre ^ sum(1 << bit for bit in bits) for bits in flips]
-    found = [tuple(sorted(pair)) for pairs in close_pairs(np.array(hashes, np.uint64), most) for pair in pairs.tolist()]
+    pairs_found = [
+        tuple(sorted(pair)) for pairs in close_pairs(np.array(hashes, np.uint64), most) for pair in pairs.tolist()
+    ]
     expected = [(i, j) for i, j in combinations(range(len(hashes)), 2) if (hashes[i] ^ hashes[j]).bit_count() <= most]
-    assert sorted(found) == expected
+    assert sorted(pairs_found) == expected
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -121,7 +123,7 @@ def test_other_pictures_do_not() -> None:
     assert len(set(alike_groups(thumbnails(image, swapped, *others)).tolist())) == 2 + len(others)
 
 
-def test_plain_surfaces_are_told_apart_by_colour() -> None:
+def test_plain_surfaces_are_distinguished_by_colour() -> None:
     colours = ["white", "black", "white", (250, 250, 250), "red", (0, 130, 0), (250, 0, 0), (128, 128, 128)]
     plain = thumbnails(*(Image.new("RGB", (40, 40), colour) for colour in colours))
     groups = alike_groups(plain).tolist()
@@ -141,7 +143,7 @@ def test_the_same_shapes_in_other_colours_are_not_alike() -> None:
 
 
 def test_alike_by_way_of_another() -> None:
-    """The first and the last differ too much, but there is an image between any two steps."""
+    """The first and the last image differ too much, but those between them connect the two."""
     start, end = (np.asarray(picture(seed), np.float64) for seed in (0, 1))
     film = [Image.fromarray(np.rint(start + (end - start) * t).astype(np.uint8)) for t in np.linspace(0, 1, 60)]
     whole = thumbnails(*film)

@@ -57,25 +57,25 @@ def test_each_image_is_decoded_once_and_progress_is_shown(pets: Path, monkeypatc
     seen: list[str] = []
     read_reduced = check_module.read_reduced
 
-    def noted(path: Path, name: str, least: int) -> Any:
+    def recorded(path: Path, name: str, least: int) -> Any:
         seen.append(name)
         return read_reduced(path, name, least)
 
-    monkeypatch.setattr(check_module, "read_reduced", noted)
+    monkeypatch.setattr(check_module, "read_reduced", recorded)
     shutil.copy(pets / "cat/0.png", pets / "cat/9.png")
-    told: list[tuple[str, int]] = []
+    tracked_steps: list[tuple[str, int]] = []
 
     def track(what: str) -> Callable[..., Iterable[Any]]:
         def tracked(items: Iterable[Any], total: int) -> Iterable[Any]:
-            told.append((what, total))
+            tracked_steps.append((what, total))
             return items
 
         return tracked
 
     checked = check_folder(pets, track=track)
     assert len(seen) == len(set(seen)) == checked.images == 16
-    assert [what for what, _ in told] == ["reading images", "comparing files"]
-    assert told[0][1] == 16 and 2 <= told[1][1] < 16
+    assert [what for what, _ in tracked_steps] == ["reading images", "comparing files"]
+    assert tracked_steps[0][1] == 16 and 2 <= tracked_steps[1][1] < 16
 
 
 def test_duplicates_have_labels_and_parts(tmp_path: Path) -> None:
@@ -215,10 +215,10 @@ def test_duplicates_that_mislead_come_first() -> None:
     rest = Duplicates(("a", "b", "c"), ("cat",), False)
     leaked = Duplicates(("d", "e"), ("cat",), True)
     conflicting = Duplicates(("f", "g\n", "h", "i", "j"), ("cat", "dog"), True)
-    found = findings_of(
+    results = findings_of(
         replace(GOOD, same_bytes=(rest, leaked, conflicting), same_look=(rest, rest, leaked, conflicting, conflicting))
     )
-    assert [(finding.sentence, finding.examples) for finding in found] == [
+    assert [(finding.sentence, finding.examples) for finding in results] == [
         (
             "1 group of exact duplicates with different labels. Keep one image of each, under its right label.",
             ("f, 'g\\n', h, i and 1 more (cat, dog)",),
@@ -248,20 +248,20 @@ def test_duplicates_that_mislead_come_first() -> None:
             ("a, b, c",) * 2,
         ),
     ]
-    assert can_train(found)
+    assert can_train(results)
 
 
 def test_sizes_are_reported() -> None:
-    found = findings_of(replace(GOOD, small=("a\x1b.png",), elongated=("b.png",) * 1200))
-    assert [finding.sentence for finding in found] == [
+    results = findings_of(replace(GOOD, small=("a\x1b.png",), elongated=("b.png",) * 1200))
+    assert [finding.sentence for finding in results] == [
         "1 image with a side of less than 64 pixels. Enlarging shows no more detail; "
         "use larger versions if there are any.",
         "1,200 images with one side over 4 times the other. Only the middle is looked at; cut out what matters.",
     ]
-    assert found[0].examples == ("'a\\x1b.png'",)
+    assert results[0].examples == ("'a\\x1b.png'",)
 
 
-def test_what_stops_comes_first() -> None:
-    found = findings_of(replace(GOOD, unsorted=0, heic_left_out=1))
-    assert [(finding.about, finding.stops) for finding in found] == [("nothing unsorted", True), ("heic", False)]
-    assert not can_train(found)
+def test_findings_that_prevent_training_come_first() -> None:
+    results = findings_of(replace(GOOD, unsorted=0, heic_left_out=1))
+    assert [(finding.about, finding.stops) for finding in results] == [("nothing unsorted", True), ("heic", False)]
+    assert not can_train(results)

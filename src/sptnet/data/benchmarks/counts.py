@@ -41,15 +41,15 @@ def count_parts(split: Split) -> SplitCounts:
 
 def count_rows(image_set: ImageSet, split: Split, expected: dict[str, Expectation]) -> list[CountRow]:
     """Return the rows of the table of counts; data sets with domains are also counted per domain."""
-    found = count_parts(split)
+    counts = count_parts(split)
     numbers = [
-        ("training images", found.labelled + found.unlabelled),
-        ("labelled images", found.labelled),
-        ("labelled classes", found.labelled_classes),
-        ("unlabelled images", found.unlabelled),
-        ("unlabelled classes", found.unlabelled_classes),
+        ("training images", counts.labelled + counts.unlabelled),
+        ("labelled images", counts.labelled),
+        ("labelled classes", counts.labelled_classes),
+        ("unlabelled images", counts.unlabelled),
+        ("unlabelled classes", counts.unlabelled_classes),
         *_per_domain(image_set, "unlabelled", split.unlabelled),
-        ("test images", found.test),
+        ("test images", counts.test),
         *_per_domain(image_set, "test", split.test),
     ]
     return [CountRow(what, number, expected.get(what)) for what, number in numbers]
