@@ -59,8 +59,8 @@ def test_a_good_folder(pets: Path, call: Call) -> None:
     ]
     assert lines[9:] == [
         f"device: {compute.device} ({str(compute.dtype).removeprefix('torch.')})",
-        "nothing to complain of",
-        "training can go on",
+        "no problems found",
+        "ready for training",
     ]
 
 
@@ -74,7 +74,7 @@ def test_findings_name_the_flags_of_train(tmp_path: Path, call: Call) -> None:
 def test_files_that_are_no_images_are_counted(pets: Path, call: Call) -> None:
     for name in ("notes.txt", "cat/Thumbs.db", ".DS_Store"):
         (pets / name).write_text("x")
-    assert "passed over: 2 files that are no images, 1 hidden names\n" in call(pets).out
+    assert "ignored: 2 files that are no images, 1 hidden names\n" in call(pets).out
 
 
 def test_heic_files_that_are_left_out_are_reported(pets: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
@@ -94,7 +94,7 @@ def test_too_many_unreadable_images_end_with_1(pets: Path, call: Call) -> None:
     assert lines[0].rstrip() == "27 images, 12 unreadable"
     start = next(i for i, line in enumerate(lines) if line.startswith("- 12 of 27 images (44.4%) cannot be read"))
     listed = [f"    cat/bad {i:02d}.png: empty file" for i in range(10)]
-    assert lines[start + 1 :] == [*listed, "    and 2 more", "training cannot go on"]
+    assert lines[start + 1 :] == [*listed, "    and 2 more", "not ready for training"]
     facts = json.loads(call(pets, "--json").out)
     assert (facts["can_train"], len(facts["unreadable"])) == (False, 12)
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from sptnet.cli.tables import print_table
+from helpers.result_runs import small_result
+from sptnet.cli.tables import CATEGORY_COLUMNS, category_rows, print_table
+from sptnet.results.categories import describe_categories
 
 
 @pytest.mark.parametrize("name", ["[bold]x", "[/]", "[red]a[/red]", "\\[b]", ":cat:", "[link=a]b", "end\\"])
@@ -17,3 +19,11 @@ def test_names_that_look_like_markup_are_printed_verbatim(name: str, capsys: pyt
 def test_the_first_columns_are_left_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     print_table("t", ["aaaa", "bbbb", "cccc"], [["1", "2", "3"]], lefts=2)
     assert "│ 1    │ 2    │    3 │" in capsys.readouterr().out
+
+
+def test_rows_of_the_table_as_text() -> None:
+    rows = category_rows(describe_categories(small_result()))
+    assert len(CATEGORY_COLUMNS) == len(rows[0]) == 7
+    assert rows[0][:5] == ["cat", "dog", "no", "3", "0.70"]
+    assert rows[1] == ["dog", "cat", "no", "1", "0.90", "1.00", "0"]
+    assert rows[3] == ["new-2", "-", "yes", "0", "-", "-", "0"]

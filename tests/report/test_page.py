@@ -641,9 +641,9 @@ def test_a_page_replaces_only_a_page(tmp_path: Path) -> None:
     (tmp_path / "mine.html").write_text("<p>mine</p>")
     text, mine = tmp_path / "a.png", tmp_path / "mine.html"
     for out, words in {
-        tmp_path: f"{tmp_path} is a folder. Give the file to write with --out, such as {tmp_path / 'report.html'}.",
-        text: f"{text} is not the name of a page. Give a file that ends in .html with --out.",
-        mine: f"{mine} exists and is no report of sptnet. Give another file with --out.",
+        tmp_path: f"{tmp_path} is a folder. Give the file to write with `out`, such as {tmp_path / 'report.html'}.",
+        text: f"{text} is not the name of a page. Give a file that ends in .html with `out`.",
+        mine: f"{mine} exists and is no report of sptnet. Give another file with `out`.",
     }.items():
         with pytest.raises(Misuse) as error:
             write_report(run, out, tell=quiet, model_pictures=False)

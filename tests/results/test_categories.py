@@ -10,8 +10,6 @@ from helpers.result_runs import DEGREES, small_result
 from helpers.rounding import SINGLE
 from sptnet.errors import Misuse
 from sptnet.results.categories import (
-    CATEGORY_COLUMNS,
-    category_rows,
     describe_categories,
     doubtful_below,
     mean_directions,
@@ -119,14 +117,6 @@ def test_a_tiny_margin_is_doubtful(degrees: float, doubtful: tuple[str, ...]) ->
     # c0's mean stays at 0 by mirrored images; cos(43) - cos(47) is 0.049, cos(45) - cos(45) is 0.
     result = spread([degrees, -degrees, 0, 90], [0, 0, 0, 1], [1] * 4, 0, 2)
     assert describe_categories(result)[0].doubtful == doubtful
-
-
-def test_rows_of_the_table_as_text() -> None:
-    rows = category_rows(describe_categories(small_result()))
-    assert len(CATEGORY_COLUMNS) == len(rows[0]) == 7
-    assert rows[0][:5] == ["cat", "dog", "no", "3", "0.70"]
-    assert rows[1] == ["dog", "cat", "no", "1", "0.90", "1.00", "0"]
-    assert rows[3] == ["new-2", "-", "yes", "0", "-", "-", "0"]
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -237,9 +237,9 @@ def names_in(text: str) -> set[str]:
 
 
 def exists(name: str) -> bool:
-    """True for a file of the repository or the package, a setting, and an attribute of a module of the package."""
-    if name.endswith(".py"):
-        return any((folder / name).is_file() for folder in (ROOT, ROOT / "src/sptnet"))
+    """True for a file or folder of the repository or the package, a setting, and an attribute of a module."""
+    if name.endswith(".py") or "/" in name:
+        return any((folder / name).exists() for folder in (ROOT, ROOT / "src/sptnet"))
     if name in all_keys():
         return True
     parts = name.removeprefix("sptnet.").split(".")
@@ -286,3 +286,20 @@ def test_versions_agree() -> None:
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     newest = re.search(r"^## \[?([\d.]+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert newest is not None and newest.group(1) == version
+
+
+def test_the_picture_of_the_folders_is_current() -> None:
+    tool = runpy.run_path(str(ROOT / "tools" / "draw_rooms.py"))
+    assert (ROOT / "docs" / "rooms.svg").read_text(encoding="utf-8") == tool["draw"]()
+
+
+def test_the_traced_way_is_documented() -> None:
+    """The tool runs a discovery; its method with the shortest way keeps this quick."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "trace_way.py", "--quiet", "--method", "sskmeans"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    stations, modules, jumps = map(int, re.findall(r"\d+", done.stdout.splitlines()[-1]))
+    assert f"| `sskmeans` | {stations} | {modules} | {jumps} |" in DOCUMENTS["architecture.md"]

@@ -38,14 +38,11 @@ def show_found(run: Path, found: "Report", open_it: bool) -> None:
     """Print the categories and the commands that may follow."""
     import webbrowser
 
-    from sptnet.cli.tables import print_table
+    from sptnet.cli.tables import print_categories
     from sptnet.report.page.overview import summary
-    from sptnet.results.categories import CATEGORY_COLUMNS, category_rows
-    from sptnet.runtime.text import printable
 
     result, described, page = found.result, found.categories, found.page
-    rows = [[printable(cell) for cell in row] for row in category_rows(described)]
-    print_table(f"categories of {run}", CATEGORY_COLUMNS, rows, lefts=2)
+    print_categories(run, described)
     print(f"found: {summary(result, described)}")
     if page is not None:
         print(f"report: {page}")

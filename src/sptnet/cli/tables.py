@@ -1,14 +1,21 @@
 """Print tables of results to stdout."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sptnet.runtime.text import printable
+
+if TYPE_CHECKING:
+    from sptnet.results.categories import Category
+
 FORMS = {"": "one matching (v2)", "balanced": "class-balanced (v2b)", "separate": "separate matchings (v1)"}
 """Titles of the accuracy variants, by their key in the scores."""
+CATEGORY_COLUMNS = ["category", "nearest known", "new", "images", "certainty", "cohesion", "doubtful"]
 
 
 def percent(value: float | None) -> str:
@@ -27,6 +34,28 @@ def print_table(title: str, columns: list[str], rows: list[list[str]], lefts: in
     for row in rows:
         table.add_row(*map(Text, row))
     Console(highlight=False, width=None if Console().is_terminal else 110).print(table)
+
+
+def print_categories(run: Path, categories: "Sequence[Category]") -> None:
+    """Print one row per category of a run."""
+    rows = [[printable(cell) for cell in row] for row in category_rows(categories)]
+    print_table(f"categories of {run}", CATEGORY_COLUMNS, rows, lefts=2)
+
+
+def category_rows(categories: "Sequence[Category]") -> list[list[str]]:
+    """Return the table as text, one row per category with `CATEGORY_COLUMNS`."""
+    return [
+        [
+            category.name,
+            category.nearest_known or "-",
+            "yes" if category.is_new else "no",
+            f"{category.size:,}",
+            "-" if category.mean_certainty is None else f"{category.mean_certainty:.2f}",
+            "-" if category.cohesion is None else f"{category.cohesion:.2f}",
+            f"{len(category.doubtful):,}",
+        ]
+        for category in categories
+    ]
 
 
 def print_scores(scores: dict[str, Any], run: Path | None = None) -> None:

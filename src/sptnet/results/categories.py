@@ -108,25 +108,6 @@ def _nearest_known(result: RunResult, index: int, directions: Floats, rivals: np
     return result.names[int(candidates[np.argmax(directions[candidates] @ directions[index])])]
 
 
-def category_rows(categories: list[Category]) -> list[list[str]]:
-    """Return the table as text, one row per category with `CATEGORY_COLUMNS`."""
-    return [
-        [
-            category.name,
-            category.nearest_known or "-",
-            "yes" if category.is_new else "no",
-            f"{category.size:,}",
-            "-" if category.mean_certainty is None else f"{category.mean_certainty:.2f}",
-            "-" if category.cohesion is None else f"{category.cohesion:.2f}",
-            f"{len(category.doubtful):,}",
-        ]
-        for category in categories
-    ]
-
-
-CATEGORY_COLUMNS = ["category", "nearest known", "new", "images", "certainty", "cohesion", "doubtful"]
-
-
 def read_names(file: Path) -> tuple[str, ...]:
     """Read category names from a text file, one per line."""
     if not file.is_file():

@@ -107,14 +107,12 @@ def apply(
 @app.command("list")
 def list_(context: typer.Context) -> None:
     """Show the categories with all edits."""
-    from sptnet.cli.tables import print_table
-    from sptnet.results.categories import CATEGORY_COLUMNS, category_rows, describe_categories
+    from sptnet.cli.tables import print_categories
+    from sptnet.results.categories import describe_categories
     from sptnet.results.edits.log import current
-    from sptnet.runtime.text import printable
 
     result = current(context.obj)
-    rows = [[printable(cell) for cell in row] for row in category_rows(describe_categories(result))]
-    print_table(f"categories of {context.obj}", CATEGORY_COLUMNS, rows, lefts=2)
+    print_categories(context.obj, describe_categories(result))
     dropped = int((result.category < 0).sum())
     if dropped:
         print(f"dropped images: {dropped:,}")
