@@ -45,7 +45,7 @@ class Verbs(TyperGroup):
 
 
 @contextmanager
-def can_go_on(verb: str, out: Path) -> Iterator[None]:
+def resumable(verb: str, out: Path) -> Iterator[None]:
     """Add the command that resumes the run in `out` to a KeyboardInterrupt."""
     try:
         yield

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sptnet.cli.discover_text import show_found, tell_plan
+from sptnet.cli.discover_output import print_plan, print_result
 from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone
-from sptnet.cli.stopping import can_go_on
+from sptnet.cli.stopping import resumable
 
 if TYPE_CHECKING:
     from sptnet.runtime.progress import Say
@@ -80,13 +80,13 @@ def discover(
         else:
             discovery, n_labels = another_round(continue_, target, changes, wishes, method == "auto", overwrite)
             print(f"another round on {continue_}: it starts with {n_labels:,} labels", flush=True)
-        tell_plan(discovery.plan, discovery.images)
+        print_plan(discovery.plan, discovery.images)
         if dry_run:
             print("nothing was started. Leave --dry-run out to begin.")
             return
-        with can_go_on("discover", target):
-            experiment = discovery.train(overwrite, ["sptnet", *sys.argv[1:]], _epoch_teller())
-    world().do_first(lambda: show_found(target, finish(target, experiment, not no_report), open_it))
+        with resumable("discover", target):
+            experiment = discovery.train(overwrite, ["sptnet", *sys.argv[1:]], _print_epoch())
+    world().do_first(lambda: print_result(target, finish(target, experiment, not no_report), open_it))
 
 
 def _target(folder: Path | None, continue_: Path | None, out: Path | None) -> Path:
@@ -109,13 +109,13 @@ def _resume(out: Path) -> "Experiment":
     from sptnet.training.experiment import Experiment
 
     run = RunFolder(out)
-    experiment = Experiment(run.config(), run, tell_epoch=_epoch_teller())
-    with can_go_on("discover", out):
+    experiment = Experiment(run.config(), run, tell_epoch=_print_epoch())
+    with resumable("discover", out):
         experiment.run(resume=True)
     return experiment
 
 
-def _epoch_teller() -> "Say | None":
+def _print_epoch() -> "Say | None":
     """Print a line per epoch into a log; on a terminal the progress bars are enough."""
     from sptnet.runtime.progress import console
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone, source_settings
-from sptnet.cli.stopping import can_go_on
+from sptnet.cli.stopping import resumable
 
 if TYPE_CHECKING:
     from sptnet.config import Config
@@ -65,6 +65,6 @@ def _run(config: "Config", out: Path, resume: bool, overwrite: bool) -> None:
     if not resume:
         folder.check_new(overwrite)
     experiment = Experiment(config, folder)
-    with can_go_on("train", out):
+    with resumable("train", out):
         scores = experiment.run(resume, overwrite, ["sptnet", *sys.argv[1:]])
     print_scores(scores, out)

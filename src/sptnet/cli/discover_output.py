@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from sptnet.report.page.write import Report
 
 
-def tell_plan(plan: "Plan", data: "SplitImages") -> None:
+def print_plan(plan: "Plan", data: "SplitImages") -> None:
     """Print the images, the plan with its reasons, and the expected time of each step."""
     from sptnet.runtime.compute import choose_compute
     from sptnet.runtime.progress import duration
@@ -34,14 +34,14 @@ def tell_plan(plan: "Plan", data: "SplitImages") -> None:
     print(f"  {'in all':<{width}}  about {duration(plan.seconds)}", flush=True)
 
 
-def show_found(run: Path, found: "Report", open_it: bool) -> None:
+def print_result(run: Path, report: "Report", open_it: bool) -> None:
     """Print the categories and the commands that may follow."""
     import webbrowser
 
     from sptnet.cli.tables import print_categories
     from sptnet.report.page.overview import summary
 
-    result, described, page = found.result, found.categories, found.page
+    result, described, page = report.result, report.categories, report.page
     print_categories(run, described)
     print(f"found: {summary(result, described)}")
     if page is not None:
