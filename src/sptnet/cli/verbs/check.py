@@ -44,7 +44,7 @@ def check(
     with_time = good and checked.unsorted > 0 and not no_time
     plan = preview_plan(folder, labels, unlabelled, backbone, minutes) if with_time else None
     if as_json:
-        described = [{"about": f.about, "sentence": _in_flags(f.sentence), "stops": f.stops} for f in findings]
+        described = [{"about": f.about, "sentence": f.sentence, "stops": f.stops} for f in findings]
         time = None if plan is None else {"method": plan.config.method, "seconds": round(plan.seconds)}
         print(json.dumps({**asdict(checked), "findings": described, "can_train": good, "time": time}))
     else:
@@ -54,13 +54,6 @@ def check(
             _show_time(plan, folder)
     if not good:
         raise typer.Exit(1)
-
-
-def _in_flags(sentence: str) -> str:
-    """Name flags for the settings in a finding; they are flags of the commands that train, not of this one."""
-    from sptnet.cli.flags import with_flags
-
-    return with_flags(sentence, {"settings": "--set"})
 
 
 def _show_time(plan: "Plan", folder: Path) -> None:
@@ -82,7 +75,7 @@ def _show(checked: "FolderCheck", findings: "list[Finding]") -> None:
         print(f"ignored: {checked.others:,} files that are no images, {checked.hidden:,} hidden names")
     print(f"device: {checked.device} ({checked.precision})")
     for finding in findings:
-        print(f"- {_in_flags(finding.sentence)}")
+        print(f"- {finding.sentence}")
         for example in finding.examples[:MOST_EXAMPLES]:
             print(f"    {example}")
         if len(finding.examples) > MOST_EXAMPLES:
