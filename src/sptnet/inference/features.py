@@ -1,4 +1,4 @@
-"""From images to features and logits: the one loop over images that learns nothing."""
+"""Compute features and logits of images: the only loop over images outside training."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""From settings to a finished run: batches, step, trainer, stage, experiment.
+"""Training from settings to a finished run: batches, step, trainer, stage, experiment.
 
 Knows nothing of reports, plans or the command line.
 """
