@@ -353,10 +353,26 @@ def test_the_pace_is_measured_and_leaves_no_trace(
     assert not any(p.requires_grad or p.grad is not None for p in backbone.parameters())
 
 
+def test_a_slow_first_batch_is_not_the_pace(
+    make_model: Callable[..., Any], cpu: Any, few_digits: Any, tiny_config: Config
+) -> None:
+    """The first batch of a process may take seconds on busy cores. Reading 32 images asks the clock eight times."""
+    calls = [0]
+    now = [0.0]
+
+    def clock() -> float:
+        calls[0] += 1
+        now[0] += 2.0 if calls[0] == 10 else 0.08
+        return now[0]
+
+    pace = measure_pace(make_model().backbone, cpu, few_digits.image_set.sources, tiny_config, clock)
+    assert pace.forward == pytest.approx(0.08 / 8)
+
+
 def test_a_slow_machine_is_not_kept_waiting(
     make_model: Callable[..., Any], cpu: Any, few_digits: Any, tiny_config: Config
 ) -> None:
-    """With a clock that jumps by ten seconds at every look, one batch and two steps are enough."""
+    """With a clock that jumps by ten seconds at every call, two batches and two steps are enough."""
     now = [0.0]
 
     def clock() -> float:

@@ -78,19 +78,20 @@ def _measure_reading(
 def _measure_forward(
     backbone: Backbone, compute: Compute, images: Float[Tensor, "n 3 h w"], clock: Callable[[], float]
 ) -> tuple[Float[Tensor, "b length dim"], float]:
-    """Take a few views through the backbone, then the rest if time allows; returns tokens, and seconds per view."""
-    done, seconds, size, largest = 0, 0.0, BATCH, (0, 0.0)
+    """Take two batches of views or more through the backbone; returns tokens, and the least seconds per view."""
+    done, seconds, per_view = 0, 0.0, float("inf")
     with memory_kept(), torch.no_grad(), compute.autocast():
         tokens = backbone.enter_last_block(images[:1].to(compute.device))  # warms up
-        while done < len(images) and seconds < SECONDS:
+        while done < len(images) and (done <= BATCH or seconds < SECONDS):
+            # After a quick start the rest at once: on busy cores threads wait less per image in a larger batch.
+            size = len(images) if 0 < seconds < SECONDS else BATCH
             begun = clock()
             batch = images[done : done + size].to(compute.device)
             tokens = backbone.enter_last_block(batch)
             float(backbone.finish(tokens).sum())  # reading a number waits for the device
-            largest = max(largest, (len(batch), clock() - begun))
-            # The rest at once: on busy cores threads wait for each other, the less per image the larger the batch.
-            done, seconds, size = done + len(batch), seconds + largest[1], len(images)
-    return tokens, largest[1] / largest[0]
+            took = clock() - begun
+            done, seconds, per_view = done + len(batch), seconds + took, min(per_view, took / len(batch))
+    return tokens, per_view
 
 
 def _measure_step(
