@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sptnet.errors import Failure
 from sptnet.losses import Loss
-from sptnet.methods.phases import Phase, StagePlan
+from sptnet.methods.phases import Optimiser, Phase, StagePlan
 from sptnet.model.gcd_model import GcdModel, Group
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
@@ -59,6 +59,17 @@ def parameter_groups(
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": of_vectors}]
 
 
+def rated_groups(model: GcdModel, group: Group, settings: Optimiser) -> list[dict[str, Any]]:
+    """Optimiser groups of one group of the model; the backbone has its own groups if its learning rate differs."""
+    parameters, decay = model.group(group), (settings.weight_decay, settings.decay_vectors)
+    if settings.backbone_ratio == 1:
+        return parameter_groups(parameters, *decay)
+    of_backbone = {id(p) for p in model.backbone.parameters()}
+    rest = parameter_groups([p for p in parameters if id(p) not in of_backbone], *decay)
+    backbone = parameter_groups([p for p in parameters if id(p) in of_backbone], *decay)
+    return [*rest, *(part | {"ratio": settings.backbone_ratio} for part in backbone)]
+
+
 class StageTrainer:
     """Trainer of one stage; its state can be saved as a checkpoint and restored."""
 
@@ -83,10 +94,9 @@ class StageTrainer:
         self.batches = steps_per_epoch(data.n_images, batch_size)
         self.optimisers: dict[Group, torch.optim.SGD] = {}
         for group, settings in plan.optimisers.items():
-            parameters = model.group(group)
-            if parameters:
+            if model.group(group):
                 self.optimisers[group] = torch.optim.SGD(
-                    parameter_groups(parameters, settings.weight_decay, settings.decay_vectors),
+                    rated_groups(model, group, settings),
                     lr=0.0,
                     momentum=settings.momentum,
                     fused=True,  # weights, gradients and momentum pass through memory once, not one by one
@@ -200,7 +210,7 @@ class StageTrainer:
         for group, optimiser in self.optimisers.items():
             rate = plan.optimisers[group].learning_rate(self.epoch, step, plan.epochs, self.planned_steps) * annealed
             for parameters in optimiser.param_groups:
-                parameters["lr"] = rate
+                parameters["lr"] = rate * parameters.get("ratio", 1.0)
 
     def stop_at_bad_loss(self, batch: Batch, parts: dict[str, float], number: int) -> None:
         """Raise a `Failure` that names the batch."""
