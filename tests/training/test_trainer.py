@@ -21,9 +21,10 @@ from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
 from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always, StagePlan
 from sptnet.training.batches import EpochBatches
+from sptnet.training.parameter_groups import parameter_groups
 from sptnet.training.stage import in_words
 from sptnet.training.step import step_loss
-from sptnet.training.trainer import EpochReport, StageTrainer, parameter_groups
+from sptnet.training.trainer import EpochReport, StageTrainer
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 STEPS = 10

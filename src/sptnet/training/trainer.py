@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sptnet.errors import Failure
 from sptnet.losses import Loss
-from sptnet.methods.phases import Optimiser, Phase, StagePlan
+from sptnet.methods.phases import Phase, StagePlan
 from sptnet.model.gcd_model import GcdModel, Group
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
@@ -24,6 +24,7 @@ from sptnet.training.batches import Batch, EpochBatches, StageBatches, TrainingD
 from sptnet.training.checkpoint import Checkpoint
 from sptnet.training.deadline import Deadline, Ending
 from sptnet.training.loader import EpochLoader
+from sptnet.training.parameter_groups import rated_groups
 from sptnet.training.step import loss_of, step_loss
 
 
@@ -47,27 +48,6 @@ class EpochReport:
         for name, value in parts.items():
             means[name] += (value - means[name]) / (n + 1)
         self.steps[phase.name] = n + 1
-
-
-def parameter_groups(
-    parameters: list[nn.Parameter], weight_decay: float, decay_vectors: bool = False
-) -> list[dict[str, Any]]:
-    """Optimiser groups with weight decay on matrices; on biases and other vectors only with `decay_vectors`."""
-    matrices = [p for p in parameters if p.ndim > 1]
-    vectors = [p for p in parameters if p.ndim <= 1]
-    of_vectors = weight_decay if decay_vectors else 0.0
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": of_vectors}]
-
-
-def rated_groups(model: GcdModel, group: Group, settings: Optimiser) -> list[dict[str, Any]]:
-    """Optimiser groups of one group of the model; the backbone has its own groups if its learning rate differs."""
-    parameters, decay = model.group(group), (settings.weight_decay, settings.decay_vectors)
-    if settings.backbone_ratio == 1:
-        return parameter_groups(parameters, *decay)
-    of_backbone = {id(p) for p in model.backbone.parameters()}
-    rest = parameter_groups([p for p in parameters if id(p) not in of_backbone], *decay)
-    backbone = parameter_groups([p for p in parameters if id(p) in of_backbone], *decay)
-    return [*rest, *(part | {"ratio": settings.backbone_ratio} for part in backbone)]
 
 
 class StageTrainer:
