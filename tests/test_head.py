@@ -268,3 +268,12 @@ def test_lengths_start_at_one_and_are_not_trained():
     head = PrototypeHead(DIM, CATEGORIES, hidden=HIDDEN, bottleneck=BOTTLENECK, with_lengths=True)
     assert head.lengths.tolist() == [1.0] * CATEGORIES
     assert len(trained(head)) == len(trained(small_head())) == 7
+
+
+def test_without_a_projection_the_features_are_contrasted():
+    head = PrototypeHead(DIM, CATEGORIES, projects=False).double()
+    x = features()
+    projections, logits = head(x)
+    assert torch.equal(projections, x)
+    assert torch.equal(logits, head.classify(x))
+    assert [parameter.shape for parameter in head.parameters()] == [(CATEGORIES, DIM)]

@@ -27,17 +27,26 @@ def projection_mlp(dim: int, hidden: int, bottleneck: int) -> nn.Sequential:
 
 
 class PrototypeHead(nn.Module):
-    """Cosine classifier with an MLP projection. Both read the features; the classifier does not use the MLP."""
+    """Cosine classifier with an MLP projection. Both read the features; the classifier does not use the MLP.
+
+    Without `projects` there is no MLP, and the projections are the features.
+    """
 
     lengths: Tensor | None
     """Fixed factor per logit; set only in imported models whose prototypes do not all have length 1."""
 
     def __init__(
-        self, dim: int, n_categories: int, hidden: int = 2048, bottleneck: int = 256, with_lengths: bool = False
+        self,
+        dim: int,
+        n_categories: int,
+        hidden: int = 2048,
+        bottleneck: int = 256,
+        with_lengths: bool = False,
+        projects: bool = True,
     ):
         super().__init__()
-        self.hidden, self.bottleneck = hidden, bottleneck
-        self.mlp = projection_mlp(dim, hidden, bottleneck)
+        self.hidden, self.bottleneck, self.projects = hidden, bottleneck, projects
+        self.mlp = projection_mlp(dim, hidden, bottleneck) if projects else nn.Identity()
         # Only the direction of a row matters: `classify` normalises it. Initialised like a linear layer.
         self.prototypes = nn.Parameter(nn.Linear(dim, n_categories, bias=False).weight.detach().clone())
         self.register_buffer("lengths", torch.ones(n_categories) if with_lengths else None)

@@ -25,7 +25,8 @@ from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.seeds import seed_of
 from sptnet.training.experiment import Experiment
-from sptnet.training.trainer import StageTrainer, parameter_groups
+from sptnet.training.parameter_groups import parameter_groups
+from sptnet.training.trainer import StageTrainer
 
 
 def normal(*shape, seed=0):

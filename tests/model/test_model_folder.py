@@ -190,6 +190,15 @@ def test_lengths_of_the_prototypes_come_back(tmp_path: Path) -> None:
     assert_same(logits(again), before * torch.tensor([1.0, 2.0, 0.5]), terms=1)
 
 
+def test_a_head_without_a_projection_comes_back(tmp_path: Path) -> None:
+    model, card = small_model()
+    model.head = PrototypeHead(model.backbone.dim, len(NAMES), projects=False)
+    save_model(tmp_path / "model", model, card)
+    again, _ = load_model(tmp_path / "model")
+    assert torch.equal(logits(again), logits(model))
+    assert not [name for name in load_file(tmp_path / "model" / "model.safetensors") if name.startswith("head.mlp")]
+
+
 def test_models_of_our_own_say_nothing_of_lengths_or_architecture(saved: Path) -> None:
     description = json.loads((saved / "model.json").read_text(encoding="utf-8"))
     assert description["head"] == {"hidden": 8, "bottleneck": 4}

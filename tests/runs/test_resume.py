@@ -83,6 +83,24 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_been(
     assert json.loads((folder / "run.json").read_text())["status"] == "finished"
 
 
+@pytest.mark.parametrize("step", [3, BATCHES + 3], ids=["first epoch", "second epoch"])
+def test_a_run_with_every_departure_from_the_published_method_resumes(
+    step, tiny_config, few_digits, run_it, tmp_path, monkeypatch, assert_same_result
+):
+    config = tiny_config.changed(
+        head={"start": "clusters", "contrast": "features"},
+        simgcd={"backbone_ratio": 0.1, "entropy_weight": 2.0, "epochs": 1, "min_steps": 2 * BATCHES},
+    ).model_copy(update={"method": "simgcd"})
+    alone = run_it(tmp_path / "alone", config, few_digits)
+    with monkeypatch.context() as patch:
+        stop_at_step(patch, step)
+        with pytest.raises(KeyboardInterrupt):
+            run_it(tmp_path / "run", config, few_digits)
+    run_it(tmp_path / "run", data=few_digits, resume=True)
+    assert_same_result(tmp_path / "run", alone)
+    assert RunFolder(alone).config().simgcd.epochs == 2
+
+
 def test_stopped_again_and_again(tiny_config, few_digits, run_it, tmp_path, monkeypatch, whole, assert_same_result):
     """Every process gets a little further than an epoch."""
     folder, resume, stops = tmp_path / "run", False, 0

@@ -6,6 +6,7 @@ when a change of the numbers is meant, and say in the commit why they moved.
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,10 @@ from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
 from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always, StagePlan
 from sptnet.training.batches import EpochBatches
+from sptnet.training.parameter_groups import parameter_groups
 from sptnet.training.stage import in_words
 from sptnet.training.step import step_loss
-from sptnet.training.trainer import EpochReport, StageTrainer, parameter_groups
+from sptnet.training.trainer import EpochReport, StageTrainer
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 STEPS = 10
@@ -501,3 +503,35 @@ def test_the_prompt_settings_are_those_asked_for():
 
 if __name__ == "__main__":
     record_golden_losses()
+
+
+def ratio_trainer(ratio):
+    plan = constant_plan(0.1, 0.0, 0.9, RAW)
+    optimisers = {group: replace(settings, backbone_ratio=ratio) for group, settings in plan.optimisers.items()}
+    return make_trainer(plan=replace(plan, optimisers=optimisers))
+
+
+def test_the_backbone_learns_at_its_share_of_the_learning_rate():
+    """The first step without momentum is the gradient times the learning rate, so a tenth of the rate moves a tenth."""
+    moves = []
+    for ratio in (1.0, 0.1, 0.0):
+        trainer = in_double(ratio_trainer(ratio))
+        before = {name: value.detach().clone() for name, value in trainer.model.named_parameters()}
+        one_step(trainer, RAW)
+        moves.append({name: value.detach() - before[name] for name, value in trainer.model.named_parameters()})
+    for name, whole in moves[0].items():
+        share, size = (
+            0.1 if name.startswith("backbone") else 1.0,
+            float(before[name].abs().max()),
+        )  # weights are rounded
+        assert_same(moves[1][name], share * whole, terms=10, scale=size + 1e-3)
+        assert not name.startswith("backbone") or not moves[2][name].any()
+    assert any(whole.any() for name, whole in moves[0].items() if name.startswith("backbone"))
+
+
+def test_a_ratio_of_one_is_the_published_optimiser():
+    groups = ratio_trainer(1.0).optimisers["model"].param_groups
+    assert len(groups) == 2 and "ratio" not in groups[0]
+    slower = ratio_trainer(0.1)
+    slower.set_learning_rates(0)
+    assert [group["lr"] for group in slower.optimisers["model"].param_groups] == pytest.approx([0.1, 0.1, 0.01, 0.01])

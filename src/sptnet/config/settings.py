@@ -68,10 +68,16 @@ class BackboneSettings(Section):
 
 
 class HeadSettings(Section):
-    """Sizes of the projection head."""
+    """Classifier and projection head."""
 
     hidden: Count = Field(2048, description="width of the projection MLP")
     bottleneck: Count = Field(256, description="length of the projections")
+    start: Literal["random", "clusters"] = Field(
+        "random", description="first prototypes; clusters: centroids of semi-supervised k-means on frozen features"
+    )
+    contrast: Literal["projections", "features"] = Field(
+        "projections", description="what the contrastive losses compare; features: there is no projection MLP"
+    )
 
 
 class ViewSettings(Section):
@@ -114,6 +120,7 @@ class TimedSettings(Section):
     minutes: Positive | None = Field(None, description="time limit; learning rates anneal over its last tenth")
     max_steps: Count | None = Field(None, description="steps after which the stage ends; a time limit sets it")
     anneal_steps: Annotated[int, Field(ge=0)] = Field(0, description="last steps, over which learning rates anneal")
+    min_steps: Annotated[int, Field(ge=0)] = Field(0, description="least steps: epochs are added until they are enough")
 
 
 class StageSettings(TimedSettings):
@@ -121,6 +128,7 @@ class StageSettings(TimedSettings):
 
     epochs: Count
     learning_rate: NonNegative
+    backbone_ratio: NonNegative = Field(1.0, description="learning rate of the backbone as a multiple of the head's")
     weight_decay: NonNegative
     final_ratio: Share = Field(description="last learning rate as a share of the first")
     teacher_start: Positive = 0.07

@@ -50,6 +50,16 @@ class Split:
         return range(self.n_known)
 
     @property
+    def training(self) -> Indices:
+        """Positions of all training images: the labelled ones, then the unlabelled ones."""
+        return np.concatenate([self.labelled, self.unlabelled])
+
+    @property
+    def training_labels(self) -> npt.NDArray[np.int64]:
+        """Label per training image, in the order of `training`; -1 for unlabelled ones."""
+        return np.concatenate([self.target[self.labelled], np.full(len(self.unlabelled), UNKNOWN)])
+
+    @property
     def labels(self) -> npt.NDArray[np.int64]:
         """Labels that training may use: the target of labelled and held-out images, -1 for all others."""
         visible = np.full_like(self.target, UNKNOWN)

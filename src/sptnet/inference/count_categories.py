@@ -29,13 +29,11 @@ def count_categories(
 ) -> CountEstimate:
     """Estimate the number of categories among the training images; `features` has a row per image of the set."""
     split = images.split
-    trained_on = np.concatenate([split.labelled, split.unlabelled])
-    labels = np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1)
     with bar("trying counts", TYPICAL_TRIALS) as update:
         return everyone.from_first(
             lambda: estimate_n_categories(
-                features[trained_on].numpy(),
-                labels,
+                features[split.training].numpy(),
+                split.training_labels,
                 least,
                 most,
                 random_state=seed,
@@ -68,5 +66,5 @@ def estimate_categories(
     cache = feature_cache(config, images.image_set, backbone.pixels, compute, everyone)
     features = cache.compute_all(backbone.to(compute.device))
     estimate = count_categories(images, features, seed, everyone, least, most, method)
-    targets = split.target[np.concatenate([split.labelled, split.unlabelled])]
+    targets = split.target[split.training]
     return RunCount(estimate, split.n_known, len(np.unique(targets)) if (targets >= 0).all() else None)

@@ -116,6 +116,8 @@ class Optimiser:
     momentum: float
     decay_vectors: bool = False
     """Apply weight decay to biases and other vectors too, as in the GCD method."""
+    backbone_ratio: float = 1.0
+    """Learning rate of the backbone as a multiple of the learning rate of the rest of the group."""
 
 
 class Objective(Protocol):

@@ -30,7 +30,7 @@ def model_optimiser(stage: StageSettings, momentum: float) -> Optimiser:
     def learning_rate(epoch: int, step: int, epochs: int, steps: int) -> float:
         return cosine_by_epoch(stage.learning_rate, stage.final_ratio, epoch, epochs)
 
-    return Optimiser(learning_rate, stage.weight_decay, momentum)
+    return Optimiser(learning_rate, stage.weight_decay, momentum, backbone_ratio=stage.backbone_ratio)
 
 
 def limit(settings: TimedSettings) -> Limit:
@@ -57,7 +57,9 @@ def stages(config: Config) -> list[StagePlan]:
 
 def head(config: Config, dim: int, n_categories: int) -> Head:
     """Build a prototype head for features of length `dim`."""
-    return PrototypeHead(dim, n_categories, config.head.hidden, config.head.bottleneck)
+    settings = config.head
+    projects = settings.contrast == "projections"
+    return PrototypeHead(dim, n_categories, settings.hidden, settings.bottleneck, projects=projects)
 
 
 METHOD = Method(stages, head)

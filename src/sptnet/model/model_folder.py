@@ -112,13 +112,14 @@ def first_line(error: Exception) -> str:
 
 
 def _describe_head(head: Head) -> dict[str, Any]:
-    """Return the arguments to build the head with; `with_lengths` is left out where it is false."""
+    """Return the arguments to build the head with; those that are seldom used are left out at their default."""
     if isinstance(head, CentroidHead):
         return {"kind": "centroids"}
     if isinstance(head, ContrastiveHead):
         raise Misuse("a contrastive head cannot be saved: it has no classifier. Save a model with a classifier.")
     lengths = {} if head.lengths is None else {"with_lengths": True}
-    return {"hidden": head.hidden, "bottleneck": head.bottleneck, **lengths}
+    projection = {} if head.projects else {"projects": False}
+    return {"hidden": head.hidden, "bottleneck": head.bottleneck, **lengths, **projection}
 
 
 def _build_head(facts: dict[str, Any], dim: int, n_categories: int) -> Head:

@@ -3,8 +3,14 @@
 `check` is the only place that decides whether these images can be trained with these settings.
 """
 
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from sptnet.clustering.centroids import find_centroids
 from sptnet.clustering.count import CountEstimate
-from sptnet.config import Config
+from sptnet.config import Config, StageSettings, TimedSettings
 from sptnet.data.load import SplitImages, load_data, resolve_n_categories
 from sptnet.data.split import Split
 from sptnet.errors import Misuse
@@ -19,7 +25,7 @@ from sptnet.model.model_folder import ModelCard, load_model
 from sptnet.results.categories import category_names
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
-from sptnet.runtime.distributed import world
+from sptnet.runtime.distributed import World, world
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.seeds import seed_of, seeded
 from sptnet.runtime.text import listed
@@ -41,10 +47,11 @@ def prepare(
     Images and backbone are loaded unless they are given.
     """
     everyone, method = world(), method_of(config)
-    stages = method.stages(config)
     run.check_place(config.data.folder)
     compute = choose_compute(config.device, config.precision, everyone.local_rank)
     images = images or everyone.from_first(lambda: load_data(config.data, tell))
+    config = with_enough_epochs(config, len(images.split.training))
+    stages = method.stages(config)
     check(config, images.split, tell)
     start = load_start(config)
     if start is None:
@@ -69,6 +76,9 @@ def prepare(
         with seeded(seed_of(config.seed, "head")):
             head = method.head(config, backbone.dim, n_categories)
         model = GcdModel(backbone, head, config.backbone.trainable_blocks)
+        if config.head.start == "clusters":
+            assert isinstance(head, PrototypeHead)
+            start_from_clusters(head, cache.compute_all(backbone.to(compute.device)), images.split, config, everyone)
     else:
         model = start[0]
         check_start(start[1], config, images.split.known_classes)
@@ -84,6 +94,34 @@ def prepare(
     return state
 
 
+@torch.no_grad()
+def start_from_clusters(
+    head: PrototypeHead, features: Float[Tensor, "n dim"], split: Split, config: Config, everyone: World
+) -> None:
+    """Set the prototypes to the centroids of semi-supervised k-means; `features` has a row per image of the set."""
+    seed = seed_of(config.seed, "cluster start")
+    centroids = everyone.from_first(
+        lambda: find_centroids(
+            features[split.training], split.training_labels, head.n_categories, config.sskmeans, seed, True
+        )
+    )
+    head.prototypes.copy_(F.normalize(centroids, dim=1))
+
+
+def with_enough_epochs(config: Config, n_images: int) -> Config:
+    """Add epochs to stages that would have fewer than `min_steps` steps; the warm-up of the teacher keeps its share."""
+    batches = max(1, steps_per_epoch(n_images, config.training.batch_size))
+    changes: dict[str, dict[str, int]] = {}
+    for name in ("gcd", "simgcd", "sptnet"):
+        stage: TimedSettings = getattr(config, name)
+        epochs = -(-stage.min_steps // batches)
+        if epochs > stage.epochs:
+            changes[name] = {"epochs": epochs}
+            if isinstance(stage, StageSettings):
+                changes[name]["teacher_warm_up"] = max(1, round(stage.teacher_warm_up * epochs / stage.epochs))
+    return config.changed(**changes) if changes else config
+
+
 def check(config: Config, split: Split, tell: Say = say) -> None:
     """Refuse settings that cannot be trained with these images, before anything takes time."""
     method = method_of(config)
@@ -94,6 +132,17 @@ def check(config: Config, split: Split, tell: Say = say) -> None:
             "training.select=best-old-holdout needs labelled images kept aside. Give a share of them, "
             "such as `data.holdout_share=0.2`."
         )
+    if config.head.start == "clusters":
+        if config.method not in ("simgcd", "sptnet"):
+            raise Misuse(
+                f"`head.start=clusters` sets the prototypes of simgcd and sptnet, but {config.method} has none. "
+                "Leave it out."
+            )
+        if config.method == "sptnet" and config.sptnet.start_from is not None:
+            raise Misuse(
+                "`sptnet.start_from` brings trained prototypes, which `head.start=clusters` would replace. Give one of "
+                "them."
+            )
     n_images, batch_size = len(split.labelled) + len(split.unlabelled), config.training.batch_size
     for plan in method.stages(config):
         check_batch_size(n_images, batch_size)

@@ -100,17 +100,17 @@ class RunState:
         head, split = self.model.head, self.images.split
         centroid_head = head.classifier if isinstance(head, ContrastiveHead) else head
         assert isinstance(centroid_head, CentroidHead)
-        trained_on = np.concatenate([split.labelled, split.unlabelled])
         settings: ClusteringSettings = getattr(self.config, self.config.method)
-        features = self.outputs(trained_on).features
+        features = self.outputs(split.training).features
+        seed, semi_supervised = seed_of(self.config.seed, "clustering"), self.method.clusters == "semi-supervised"
         centroids = self.world.from_first(
             lambda: find_centroids(
                 features,
-                np.where(np.isin(trained_on, split.labelled), split.target[trained_on], -1),
+                split.training_labels,
                 len(self.names),
                 settings,
-                seed_of(self.config.seed, "clustering"),
-                self.method.clusters == "semi-supervised",
+                seed,
+                semi_supervised,
                 str(self.compute.device),
             ).cpu()
         )

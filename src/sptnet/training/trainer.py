@@ -24,6 +24,7 @@ from sptnet.training.batches import Batch, EpochBatches, StageBatches, TrainingD
 from sptnet.training.checkpoint import Checkpoint
 from sptnet.training.deadline import Deadline, Ending
 from sptnet.training.loader import EpochLoader
+from sptnet.training.parameter_groups import rated_groups
 from sptnet.training.step import loss_of, step_loss
 
 
@@ -47,16 +48,6 @@ class EpochReport:
         for name, value in parts.items():
             means[name] += (value - means[name]) / (n + 1)
         self.steps[phase.name] = n + 1
-
-
-def parameter_groups(
-    parameters: list[nn.Parameter], weight_decay: float, decay_vectors: bool = False
-) -> list[dict[str, Any]]:
-    """Optimiser groups with weight decay on matrices; on biases and other vectors only with `decay_vectors`."""
-    matrices = [p for p in parameters if p.ndim > 1]
-    vectors = [p for p in parameters if p.ndim <= 1]
-    of_vectors = weight_decay if decay_vectors else 0.0
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": of_vectors}]
 
 
 class StageTrainer:
@@ -83,10 +74,9 @@ class StageTrainer:
         self.batches = steps_per_epoch(data.n_images, batch_size)
         self.optimisers: dict[Group, torch.optim.SGD] = {}
         for group, settings in plan.optimisers.items():
-            parameters = model.group(group)
-            if parameters:
+            if model.group(group):
                 self.optimisers[group] = torch.optim.SGD(
-                    parameter_groups(parameters, settings.weight_decay, settings.decay_vectors),
+                    rated_groups(model, group, settings),
                     lr=0.0,
                     momentum=settings.momentum,
                     fused=True,  # weights, gradients and momentum pass through memory once, not one by one
@@ -200,7 +190,7 @@ class StageTrainer:
         for group, optimiser in self.optimisers.items():
             rate = plan.optimisers[group].learning_rate(self.epoch, step, plan.epochs, self.planned_steps) * annealed
             for parameters in optimiser.param_groups:
-                parameters["lr"] = rate
+                parameters["lr"] = rate * parameters.get("ratio", 1.0)
 
     def stop_at_bad_loss(self, batch: Batch, parts: dict[str, float], number: int) -> None:
         """Raise a `Failure` that names the batch."""
