@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Float
+from torch import Tensor
 
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
@@ -42,14 +44,16 @@ class Experiment:
         tell: Say = say,
         tell_epoch: Say | None = None,
         backbone: Backbone | None = None,
+        features: Float[Tensor, "n dim"] | None = None,
     ):
         self.run_folder, self.tell, self.tell_epoch = run, tell, tell_epoch or tell
         self.began = time.perf_counter()
-        self.state = prepare(config, run, images, backbone, tell)
+        self.state = prepare(config, run, images, backbone, tell, features)
 
     def use(self, config: Config) -> None:
-        """Replace the settings before the first step."""
+        """Replace the settings of a run that has begun, before the first step."""
         self.state.config, self.state.stages = config, self.state.method.stages(config)
+        self.state.world.do_first(lambda: self.run_folder.write_config(config))
 
     def run(
         self,
@@ -59,8 +63,22 @@ class Experiment:
         files: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Train what is left to train and return the scores; `files` are texts that a new run starts with."""
+        self.begin(resume, overwrite, command, files)
+        return self.complete(resume)
+
+    def begin(
+        self,
+        resume: bool = False,
+        overwrite: bool = False,
+        command: Sequence[str] = (),
+        files: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the first files of the run."""
+        self.state.world.do_first(lambda: self._begin(resume, overwrite, command, files))
+
+    def complete(self, resume: bool = False) -> dict[str, Any]:
+        """Train what is left to train of a run that has begun, and return the scores."""
         state, selected = self.state, None
-        state.world.do_first(lambda: self._begin(resume, overwrite, command, files))
         checkpoint = self._resume_point() if resume else None
         with noted_interrupts() as check_interrupt:
             for number in range(len(state.stages)):
