@@ -422,7 +422,7 @@ def test_a_calibration_makes_another_job(model: Path, images: Path, tmp_path: Pa
 def test_the_job_is_described_in_the_folder(model: Path, images: Path, tmp_path: Path) -> None:
     in_parts(model, images, tmp_path / "parts", 100)
     job: dict[str, Any] = json.loads((tmp_path / "parts" / "parts.json").read_text())
-    assert list(job) == ["model", "edits", "images", "names", "part_size", "features"]
+    assert list(job) == ["model", "edits", "images", "names", "part_size", "features", "calibrator"]
     assert job["model"] == json.loads((model / "model.json").read_text())["sha256"]
     assert (job["edits"], job["images"], job["part_size"]) == (None, N, 100)
 
