@@ -2,6 +2,7 @@
 
 import pickle
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from sptnet.data.benchmarks.digits import digits
 from sptnet.discovery import pace
 from sptnet.discovery.estimator_inputs import GivenImages, as_image_set, as_images, label_names, seed_from, sorted_names
 from sptnet.errors import Failure, Misuse
+from sptnet.inference.assess import assess
 from sptnet.inference.predictor import load
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model.backbone import EMBEDDED, build_backbone
+from sptnet.model.calibrator import Calibrator, Line
 from sptnet.runtime.distributed import World
 
 TINY = {"backbone.image_size": 32, "kmeans.n_init": 2, "head.hidden": 16, "head.bottleneck": 8}
@@ -105,6 +108,19 @@ def test_predictions_repeat_the_fit(fitted: CategoryDiscoverer) -> None:
     again = clone(fitted)
     assert np.array_equal(again.fit_predict(X, Y), fitted.labels_)
     assert np.array_equal(clone(fitted).fit_transform(X, Y), fitted.embedding_)
+
+
+def test_probabilities_are_calibrated(fitted: CategoryDiscoverer, monkeypatch: pytest.MonkeyPatch) -> None:
+    calibrator = Calibrator(Line(0.5, 1.0), Line(0.25, -1.0))
+    monkeypatch.setattr(
+        "sptnet.training.experiment.assess", lambda *given: replace(assess(*given), calibrator=calibrator)
+    )
+    found = clone(fitted).fit(X, Y)
+    assert np.array_equal(found.labels_, fitted.labels_)
+    assert np.array_equal(found.probabilities_.argmax(1), fitted.labels_)
+    assert_same(found.probabilities_.sum(1), np.ones(40), terms=5)
+    assert not np.allclose(found.probabilities_, fitted.probabilities_, atol=0.01)
+    assert np.allclose(found.predict_proba(X), found.probabilities_, atol=1e-3)
 
 
 def test_a_fitted_estimator_can_be_pickled(fitted: CategoryDiscoverer) -> None:

@@ -31,7 +31,8 @@ from sptnet.inference.bulk.job import Job, describe_job, open_folder
 from sptnet.inference.bulk.tables import COLUMNS, NamedPredictor, Tally, write_parts
 from sptnet.inference.predict_files import predict_parts, predict_table
 from sptnet.inference.predictor import Predictor, load
-from sptnet.model.model_folder import ModelCard, save_model
+from sptnet.model.calibrator import Calibrator, Line
+from sptnet.model.model_folder import ModelCard, save_model, update_card
 from sptnet.results.edits.log import Rename, add_edits
 from sptnet.runtime.distributed import World
 
@@ -265,6 +266,19 @@ def test_two_processes_of_torchrun(model: Path, images: Path, whole: bytes, tmp_
     assert joined(folder) == whole
 
 
+def test_the_certainty_of_a_table_is_calibrated(model: Path, images: Path, whole: bytes, tmp_path: Path) -> None:
+    calibrator = Calibrator(Line(0.5, 1.0), Line(0.25, -1.0))
+    folder = tmp_path / "calibrated"
+    shutil.copytree(model, folder)
+    update_card(folder, replace(load(model, "cpu").card, calibrator=calibrator))
+    predict_table(folder, [images], tmp_path / "t.csv", device="cpu")
+    found, raw = rows((tmp_path / "t.csv").read_bytes())[1:], rows(whole)[1:]
+    assert [row[:3] for row in found] == [row[:3] for row in raw]
+    expected = load(folder, "cpu").predict_proba([row[0] for row in found]).max(1)
+    assert [row[3] for row in found] == [f"{value:.4f}" for value in expected]
+    assert [row[3] for row in found] != [row[3] for row in raw]
+
+
 def test_edited_names_are_those_of_the_table(images: Path, tmp_path: Path) -> None:
     run = edited_run(tmp_path)
     in_parts(run, images, tmp_path / "before")
@@ -392,10 +406,23 @@ def test_edits_make_another_job(images: Path, tmp_path: Path) -> None:
         open_folder(tmp_path / "parts", describe_job(run, files, 64), World())
 
 
+def test_a_calibration_makes_another_job(model: Path, images: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "calibrated"
+    shutil.copytree(model, folder)
+    in_parts(folder, images, tmp_path / "parts")
+    described = json.loads((tmp_path / "parts" / "parts.json").read_text())
+    del described["calibrator"]  # earlier versions had none
+    (tmp_path / "parts" / "parts.json").write_text(json.dumps(described))
+    in_parts(folder, images, tmp_path / "parts")
+    update_card(folder, replace(load(model, "cpu").card, calibrator=Calibrator(Line(1, 0), Line(1, 0))))
+    with pytest.raises(Misuse, match="another job, which differs in: the calibration of the model"):
+        in_parts(folder, images, tmp_path / "parts")
+
+
 def test_the_job_is_described_in_the_folder(model: Path, images: Path, tmp_path: Path) -> None:
     in_parts(model, images, tmp_path / "parts", 100)
     job: dict[str, Any] = json.loads((tmp_path / "parts" / "parts.json").read_text())
-    assert list(job) == ["model", "edits", "images", "names", "part_size", "features"]
+    assert list(job) == ["model", "edits", "images", "names", "part_size", "features", "calibrator"]
     assert job["model"] == json.loads((model / "model.json").read_text())["sha256"]
     assert (job["edits"], job["images"], job["part_size"]) == (None, N, 100)
 

@@ -1,5 +1,6 @@
 """`sptnet.load`: the same predictions for the same image in every form of input."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from sptnet.data.views import ViewMaker
 from sptnet.errors import Misuse
 from sptnet.inference.predictor import Predictor, as_sources, load
 from sptnet.losses import STUDENT_TEMPERATURE
+from sptnet.model.calibrator import Calibrator, Line
 from sptnet.model.model_folder import save_model
 from sptnet.training.experiment import train
 
@@ -148,7 +150,23 @@ def test_logits_of_tensors_are_those_behind_the_probabilities(predictor: Predict
     assert torch.equal(logits, predictor.outputs(files).logits)
     assert (logits.abs() <= 1 + rounding(terms_of(predictor.model.head))).all()  # cosines
     probabilities = (logits / STUDENT_TEMPERATURE).softmax(1).numpy()
-    assert np.array_equal(probabilities, predictor.predict_proba(files))
+    assert np.array_equal(probabilities, predictor.outputs(files).probabilities)
+
+
+def test_probabilities_are_calibrated_if_the_model_has_a_calibrator(predictor: Predictor, files: list[Path]) -> None:
+    calibrator = Calibrator(Line(0.5, 1.0), Line(0.25, -1.0))
+    plain = Predictor(predictor.model, replace(predictor.card, calibrator=None), predictor.compute)
+    assert np.array_equal(plain.predict_proba(files), plain.outputs(files).probabilities)
+    calibrated = Predictor(predictor.model, replace(predictor.card, calibrator=calibrator), predictor.compute)
+    found = calibrated.predict_proba(files)
+    assert found.dtype == np.float32
+    assert_same(found, calibrator.probabilities(plain.outputs(files).logits, 2), terms=1)
+    assert not np.allclose(found, plain.predict_proba(files), atol=0.01)
+    assert_same(found.sum(1), np.ones(3), terms=4)
+    assert np.array_equal(calibrated.predict(files), plain.predict(files))
+    assert np.array_equal(found.argmax(1), plain.predict(files))
+    assert np.array_equal(calibrated.outputs(files).probabilities, plain.predict_proba(files)), "outputs stay raw"
+    assert calibrated.predict_proba([]).shape == (0, 4)
 
 
 def test_prompts_are_applied_unless_left_out(predictor: Predictor, files: list[Path]) -> None:

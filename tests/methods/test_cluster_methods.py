@@ -189,7 +189,7 @@ def test_a_run_leaves_a_model_that_predicts_what_the_run_found(method, tiny_conf
     model = sptnet.load(folder)
     predicted = model.predict(list(few_digits.image_set.sources))
     with (folder / "predictions.csv").open() as file:
-        written = [row["category"] for row in csv.DictReader(file)]
+        written = [row["guess"] for row in csv.DictReader(file)]
     assert [model.categories[k] for k in predicted] == written
     assert json.loads((folder / "model" / "model.json").read_text())["head"] == {"kind": "centroids"}
     tensors = load_file(folder / "model" / "model.safetensors")

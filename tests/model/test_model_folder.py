@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,16 @@ from sptnet.config import PromptSettings
 from sptnet.errors import Failure, Misuse
 from sptnet.head import PrototypeHead
 from sptnet.model.backbone import EMBEDDED, build_backbone
+from sptnet.model.calibrator import Calibrator, Line
 from sptnet.model.gcd_model import GcdModel
-from sptnet.model.model_folder import ModelCard, check_replaceable, find_model_folder, load_model, save_model
+from sptnet.model.model_folder import (
+    ModelCard,
+    check_replaceable,
+    find_model_folder,
+    load_model,
+    save_model,
+    update_card,
+)
 from sptnet.runtime.digest import digest
 
 NAMES = ("cat", "dog", "new-1")
@@ -172,6 +181,79 @@ def test_damaged_weights_are_noticed(damage: Callable[[Path], object], reason: s
     damage(saved / "model.safetensors")
     with pytest.raises(Failure, match=rf"model\.safetensors is {reason}|model\.safetensors is damaged \(its {reason}"):
         load_model(saved)
+
+
+# --- calibration ------------------------------------------------------------------------------------------------------
+
+CALIBRATOR = Calibrator(Line(0.5, -0.25), Line(1.5, 0.125))
+
+
+def test_a_calibrator_comes_back(tmp_path: Path) -> None:
+    model, card = small_model()
+    calibrated = replace(card, calibrator=CALIBRATOR)
+    save_model(tmp_path / "model", model, calibrated)
+    assert load_model(tmp_path / "model")[1] == calibrated
+    description = json.loads((tmp_path / "model" / "model.json").read_text(encoding="utf-8"))
+    assert description["calibrator"] == {"known": [0.5, -0.25], "new": [1.5, 0.125]}
+
+
+def test_the_card_is_replaced_and_the_weights_stay(saved: Path) -> None:
+    model, card = load_model(saved)
+    before = (saved / "model.safetensors").stat()
+    text = (saved / "model.json").read_text(encoding="utf-8")
+    assert "calibrator" not in text
+    update_card(saved, replace(card, calibrator=CALIBRATOR))
+    again, card_again = load_model(saved)
+    assert card_again == replace(card, calibrator=CALIBRATOR)
+    assert torch.equal(logits(again), logits(model))
+    after = (saved / "model.safetensors").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert sorted(p.name for p in saved.iterdir()) == ["model.json", "model.safetensors"]
+    update_card(saved, card)
+    assert (saved / "model.json").read_text(encoding="utf-8") == text
+
+
+def test_an_update_that_fails_leaves_the_card(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = load_model(saved)[1]
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        update_card(saved, replace(card, calibrator=CALIBRATOR))
+    assert load_model(saved)[1] == card
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"format": 9}'])
+def test_a_damaged_card_is_not_updated(text: str, saved: Path) -> None:
+    card = load_model(saved)[1]
+    (saved / "model.json").write_text(text, encoding="utf-8")
+    with pytest.raises((Failure, Misuse), match=r"model\.json"):
+        update_card(saved, card)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"known": [1, 0]},
+        {"known": [1], "new": [1, 0]},
+        {"known": [1, 0], "new": [1, 0, 0]},
+        {"known": ["x", 0], "new": [1, 0]},
+        {"known": [None, 0], "new": [1, 0]},
+        {"known": [1e999, 0], "new": [1, 0]},
+        {"known": [10**400, 0], "new": [1, 0]},
+        [1, 0],
+        "line",
+        3,
+    ],
+)
+def test_a_damaged_calibrator_is_named(value: object, saved: Path) -> None:
+    edit(saved, lambda d: d.update(calibrator=value))
+    with pytest.raises(Failure, match=r"model\.json does not describe a model that fits its weights"):
+        load_model(saved)
+
+
+def test_no_calibrator_is_no_damage(saved: Path) -> None:
+    edit(saved, lambda d: d.update(calibrator=None))
+    assert load_model(saved)[1].calibrator is None
 
 
 # --- models from elsewhere --------------------------------------------------------------------------------------------

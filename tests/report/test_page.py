@@ -21,7 +21,7 @@ from sptnet.errors import Failure, Misuse
 from sptnet.inference.attention import AttentionMaps, most_attended
 from sptnet.report.page import render as page_module
 from sptnet.report.page.attention_data import attention_data, packed, tenths
-from sptnet.report.page.chart import Chart, Line, thinned, ticks
+from sptnet.report.page.chart import Chart, ChartLine, thinned, ticks
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
 from sptnet.report.page.curves import count_chart, training_charts
@@ -297,7 +297,7 @@ def test_the_curve_behind_the_number_of_categories(tmp_path: Path) -> None:
     chart = count_chart(file)
     assert chart is not None
     assert chart.title == "12 categories; 10 to 14 are plausible"
-    assert chart.lines[0] == Line("score", ((8, 0.2), (12, 0.9), (20, 0.4)))
+    assert chart.lines[0] == ChartLine("score", ((8, 0.2), (12, 0.9), (20, 0.4)))
     assert chart.lines[2].points == ((12, 0.1), (20, 0.1))
     svg = str(chart.svg)
     assert "estimate: 12" in svg
@@ -359,11 +359,11 @@ def test_long_curves_are_thinned_and_texts_in_charts_escaped() -> None:
     points = tuple((float(i), float(i)) for i in range(5000))
     assert len(thinned(points)) == 300
     assert (thinned(points)[0], thinned(points)[-1]) == (points[0], points[-1])
-    svg = str(Chart('<b>"x"', "epoch", (Line("<i>", ((1.0, 2.0), (2.0, 2.0))),)).svg)
+    svg = str(Chart('<b>"x"', "epoch", (ChartLine("<i>", ((1.0, 2.0), (2.0, 2.0))),)).svg)
     assert "<b>" not in svg
     assert "<i>" not in svg
     assert "&lt;i&gt;" in svg
-    assert str(Chart("nothing", "epoch", (Line("a", ()),)).svg) == ""
+    assert str(Chart("nothing", "epoch", (ChartLine("a", ()),)).svg) == ""
 
 
 # --- attention --------------------------------------------------------------------------------------------------------

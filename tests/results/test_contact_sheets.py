@@ -1,6 +1,5 @@
-"""Names of categories, the table of predictions, and contact sheets."""
+"""Names of categories, and contact sheets."""
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +9,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sptnet.data.image_set import ImageSet
-from sptnet.data.split import Split
 from sptnet.results.categories import category_names
 from sptnet.results.contact_sheets import MOST, PER_ROW, TILE, contact_sheet, safe_file_name, write_contact_sheets
-from sptnet.results.predictions import write_predictions
 
 
 def image_set_of(ids: tuple[str, ...]) -> ImageSet:
@@ -43,31 +40,6 @@ def test_names_are_as_many_as_asked_and_never_repeat(taken: list[int], new: int)
     names = category_names(known, len(known) + new)
     assert names[: len(known)] == known
     assert len(set(names)) == len(names) == len(known) + new
-
-
-def test_the_table_has_one_row_per_image(tmp_path: Path) -> None:
-    ids = ("a.png", 'b,"x".png', "c\nd.png", "e.png", "f.png")
-    target = np.array([0, 1, 2, -1, 0], np.int64)
-    split = Split(("cat", "dog", "eel"), 2, target, *(np.array(p, np.int64) for p in ([0], [1, 3], [4], [2])))
-    names = ("cat", "dog", "new-1")
-    write_predictions(tmp_path / "p.csv", image_set_of(ids), split, names, *answers([0, 2, 2, 1, 0], [1.0] * 5))
-    with (tmp_path / "p.csv").open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == ["image", "category", "is_new", "certainty", "part", "truth"]
-    assert [row["image"] for row in rows] == list(ids)
-    assert [row["category"] for row in rows] == ["cat", "new-1", "new-1", "dog", "cat"]
-    assert [row["is_new"] for row in rows] == ["no", "yes", "yes", "no", "no"]
-    assert [row["part"] for row in rows] == ["labelled", "unlabelled", "test", "unlabelled", "holdout"]
-    assert [row["truth"] for row in rows] == ["cat", "dog", "eel", "", "cat"]
-    assert [row["certainty"] for row in rows] == ["1.0000"] * 5
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["p.csv"]  # no partial file is left
-
-
-def test_certainty_has_four_digits(tmp_path: Path) -> None:
-    split = Split(("cat",), 1, np.array([-1]), *(np.array(p, np.int64) for p in ([], [0], [], [])))
-    write_predictions(tmp_path / "p.csv", image_set_of(("a",)), split, ("cat", "new-1"), *answers([0], [0.73106]))
-    row = (tmp_path / "p.csv").read_text(encoding="utf-8").splitlines()[1].split(",")
-    assert row[3] == "0.7311"
 
 
 def test_the_most_certain_images_come_first_and_empty_categories_have_no_picture(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from helpers.result_runs import COLUMNS, make_run, small_result
+from helpers.result_runs import assert_same as assert_same_result
 from helpers.rounding import SINGLE, assert_same
 from sptnet.errors import Failure, Misuse
-from sptnet.results.categories import describe_categories
-from sptnet.results.predictions import FEATURES, write_features
+from sptnet.results.predictions import FEATURES, RUN_COLUMNS, write_features
 from sptnet.results.run_result import RunResult, image_ids, read_result
+
+NEW_COLUMNS = ",".join(RUN_COLUMNS)
 
 
 @pytest.fixture
@@ -46,16 +48,36 @@ def test_a_run_is_read_back(run: Path, tmp_path: Path) -> None:
     assert_same(result.features, small_result().features, terms=1, dtype=torch.float16)
 
 
-def test_a_labelled_image_is_where_its_label_says_and_doubtful_where_the_model_disagrees(tmp_path: Path) -> None:
-    predicted = small_result()
-    elsewhere = replace(predicted, category=np.array([1, 0, 0, 1, 2, 2, 2, 2]))
-    angles = np.deg2rad((88, 10, 5, 90, 180, 182, 230, 233))
-    moved = replace(elsewhere, features=np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
-    result = read_result(make_run(tmp_path, moved))
+def test_a_labelled_image_is_where_its_label_says_whatever_the_model_says(tmp_path: Path) -> None:
+    """A table of version 0.2 has the model's own category; the label is in the column truth."""
+    elsewhere = replace(small_result(), category=np.array([1, 0, 0, 1, 2, 2, 2, 2]))
+    result = read_result(make_run(tmp_path, elsewhere))
     assert result.category.tolist() == [0, 0, 0, 1, 2, 2, 2, 2]
     assert result.certainty[0] == 1.0
-    cats = describe_categories(result)[0]
-    assert "cat/a.png" in cats.doubtful and "cat/b.png" not in cats.doubtful
+    assert result.guess == ("dog", "cat", "cat", "dog", *("new-1",) * 4)
+    assert_same(result.guess_certainty, small_result().certainty, terms=1)
+
+
+def test_a_table_with_guesses_gives_the_same_result(run: Path) -> None:
+    rows = (run / "predictions.csv").read_text(encoding="utf-8").splitlines()
+    wider = [
+        f"{row},{row.split(',')[1]},{'' if i % 2 else 'dog'},{'' if i % 2 else '0.1'}" for i, row in enumerate(rows)
+    ]
+    wider[0] = NEW_COLUMNS
+    before = read_result(run)
+    edit_rows(run, *wider)
+    assert_same_result(read_result(run), before)
+    edit_rows(run, *(row.replace("labelled,cat,cat", "labelled,cat,dog") for row in wider))
+    assert read_result(run).guess[0] == "dog"
+    assert read_result(run).category[0] == 0
+
+
+def test_without_guesses_the_categories_are_the_guesses() -> None:
+    result = replace(
+        small_result(), category=np.array([-1, 0, 0, 1, 2, 2, 2, 2]), guess=(), guess_certainty=np.empty(0)
+    )
+    assert result.guess == (None, "cat", "cat", "dog", *("new-1",) * 4)
+    assert np.array_equal(result.guess_certainty, result.certainty)
 
 
 def test_a_relative_data_folder_gives_absolute_files(run: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -122,7 +144,7 @@ def test_no_predictions(run: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        (["image,category"], "its columns are not image,category,is_new,certainty,part,truth"),
+        (["image,category"], f"its columns are not {','.join(RUN_COLUMNS)}"),
         ([COLUMNS, "a,cat,no,0.5,test"], "row 1 does not have 6 values"),
         ([COLUMNS, "a,cat,no,0.5,test,,x"], "row 1 does not have 6 values"),
         ([COLUMNS, "a,cat,no,high,test,"], "could not convert string to float: 'high'"),
@@ -132,6 +154,13 @@ def test_no_predictions(run: Path) -> None:
         ([COLUMNS, "a,cat,no,0.5,test,", "a,dog,no,0.5,test,"], "row 2 names a again"),
         ([COLUMNS, "a,cow,no,0.5,test,"], "its model has no category cow"),
         ([COLUMNS, '"a,cat,no,0.5,test,'], "unexpected end of data"),
+        ([NEW_COLUMNS, "a,cat,no,0.5,test,,cat,dog"], "row 1 does not have 9 values"),
+        ([NEW_COLUMNS, "a,cat,no,0.5,test,,cow,dog,0.1"], "its model has no category cow"),
+        ([NEW_COLUMNS, "a,cat,no,0.5,test,,,dog,0.1"], "its model has no category "),
+        ([NEW_COLUMNS, "a,cat,no,0.5,test,,cat,cow,0.1"], "its model has no category cow"),
+        ([NEW_COLUMNS, "a,cat,no,0.5,test,,cat,dog,1.1"], "row 1 has no second certainty from 0 to 1"),
+        ([NEW_COLUMNS, "a,cat,no,0.5,test,,cat,dog,nan"], "row 1 has no second certainty from 0 to 1"),
+        ([NEW_COLUMNS, "a,cat,no,0.5,test,,cat,dog,x"], "could not convert string to float: 'x'"),
     ],
 )
 def test_damaged_predictions(run: Path, lines: list[str], why: str) -> None:
@@ -178,6 +207,8 @@ def test_features_that_are_no_tensors(run: Path) -> None:
     [
         ({"sources": ()}, "there are 8 ids but 0 sources. Give one for each image."),
         ({"features": np.zeros((7, 2), np.float32)}, "there are 8 ids but 7 features. Give one for each image."),
+        ({"guess": ("cat",)}, "there are 8 ids but 1 guess. Give one for each image."),
+        ({"guess_certainty": np.ones(9)}, "there are 8 ids but 9 guess_certainty. Give one for each image."),
         ({"ids": ("a",) * 8}, "the ids repeat. Give each its own."),
         ({"names": ("a", "a", "b", "c")}, "the category names repeat. Give each its own."),
         ({"category": np.full(8, 4)}, "a category lies outside -1..3. Give an index into the names, or -1."),

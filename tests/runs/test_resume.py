@@ -293,7 +293,7 @@ def test_the_holdout_is_kept_out_and_scored_by_plain_predictions(
     best = max(line["old_holdout"] for line in lines)
     assert facts["selected_epoch"] == next(line["epoch"] for line in lines if line["old_holdout"] == best)
     rows = [row.split(",") for row in (folder / "predictions.csv").read_text().splitlines()[1:]]
-    held_out = [(category, truth) for _, category, _, _, part, truth in rows if part == "holdout"]
+    held_out = [(category, truth) for _, category, _, _, part, truth, *_ in rows if part == "holdout"]
     assert len(held_out) == len(split.holdout)
     assert np.mean([category == truth for category, truth in held_out]) == pytest.approx(best)
 

@@ -59,7 +59,7 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
     Attributes
     ----------
     labels_ : predicted category per image, an index into `classes_`, in the order of X
-    probabilities_ : images x categories
+    probabilities_ : images x categories; the largest per image is the certainty of its category
     embedding_ : images x features, rows of unit length
     classes_ : names of the categories: the known ones first, in sorted order (numbers by value), so that the k-th known
         class has index k; then new-1, new-2 and so on. Whole numbers in y become names: 7 is "7".
@@ -126,8 +126,9 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         return self._outputs(X).categories
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """Predict probabilities, images x categories."""
-        return self._outputs(X).probabilities
+        """Predict probabilities, images x categories; the largest per image is the certainty."""
+        outputs = self._outputs(X)  # raises if this is not fitted
+        return self._predictor.probabilities(outputs)
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Compute features, images x dim, with rows of unit length."""
@@ -186,7 +187,7 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         outputs, result, state = experiment.outputs_of_all, read_result(folder), experiment.state
         state.drop_projection()
         self._predictor = Predictor(state.model, state.card, state.compute)
-        self.labels_, self.probabilities_ = outputs.categories, outputs.probabilities
+        self.labels_, self.probabilities_ = outputs.categories, self._predictor.probabilities(outputs)
         self.embedding_ = outputs.unit_features
         self.classes_ = np.array(result.names)
         self.n_categories_, self.n_known_ = len(result.names), result.n_known

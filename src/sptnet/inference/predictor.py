@@ -60,8 +60,15 @@ class Predictor:
         return self.outputs(images).categories
 
     def predict_proba(self, images: ImageInputs) -> npt.NDArray[np.float32]:
-        """Return class probabilities, images x categories."""
-        return self.outputs(images).probabilities
+        """Return class probabilities, images x categories; calibrated if the model has a calibrator."""
+        return self.probabilities(self.outputs(images))
+
+    def probabilities(self, outputs: Outputs) -> npt.NDArray[np.float32]:
+        """Return the class probabilities of outputs, images x categories; calibrated if the model has a calibrator."""
+        calibrator = self.card.calibrator
+        if calibrator is None:
+            return outputs.probabilities
+        return calibrator.probabilities(outputs.logits, self.n_known).astype(np.float32)
 
     def features(self, images: ImageInputs) -> npt.NDArray[np.float32]:
         """Return the class token per image, images x dim, with prompts."""

@@ -14,9 +14,10 @@ from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Failure, Misuse, SptnetError
 from sptnet.head import CentroidHead, ContrastiveHead, Head, PrototypeHead
 from sptnet.model.backbone import build_backbone
+from sptnet.model.calibrator import Calibrator
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.digest import digest
-from sptnet.runtime.files import check_new_folder, write_atomically
+from sptnet.runtime.files import check_new_folder, write_atomically, write_text_atomically
 
 FORMAT = 1
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
@@ -31,6 +32,8 @@ class ModelCard:
     prompt: PromptSettings
     crop_ratio: float
     trainable_blocks: int = 1
+    calibrator: Calibrator | None = None
+    """Calibration of the probabilities; None for a model without one."""
 
 
 def check_replaceable(folder: Path, overwrite: bool) -> None:
@@ -50,11 +53,7 @@ def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:
         **({"architecture": backbone.architecture} if backbone.architecture else {}),
         "pixels": asdict(backbone.pixels),
         "head": _describe_head(model.head),
-        "prompt": card.prompt.model_dump(),
-        "crop_ratio": card.crop_ratio,
-        "trainable_blocks": card.trainable_blocks,
-        "n_known": card.n_known,
-        "categories": list(card.categories),
+        **_describe_card(card),
         "sha256": digest(tensors),
     }
     fresh = folder.with_name(folder.name + ".part")
@@ -62,13 +61,35 @@ def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:
         shutil.rmtree(fresh)
     fresh.mkdir(parents=True)
     write_atomically(fresh / WEIGHTS, lambda part: save_file(tensors, part))
-    (fresh / DESCRIPTION).write_text(json.dumps(description, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (fresh / DESCRIPTION).write_text(_as_text(description), encoding="utf-8")
     old = folder.with_name(folder.name + ".old")
     if folder.exists():
         folder.rename(old)
     fresh.rename(folder)
     if old.exists():
         shutil.rmtree(old)
+
+
+def update_card(folder: Path, card: ModelCard) -> None:
+    """Replace the card of a saved model atomically; the weights stay as they are."""
+    description = _description(folder / DESCRIPTION)
+    description.pop("calibrator", None)
+    write_text_atomically(folder / DESCRIPTION, _as_text(description | _describe_card(card)))
+
+
+def _describe_card(card: ModelCard) -> dict[str, Any]:
+    return {
+        "prompt": card.prompt.model_dump(),
+        "crop_ratio": card.crop_ratio,
+        "trainable_blocks": card.trainable_blocks,
+        "n_known": card.n_known,
+        "categories": list(card.categories),
+        **({} if card.calibrator is None else {"calibrator": card.calibrator.as_dict()}),
+    }
+
+
+def _as_text(description: dict[str, Any]) -> str:
+    return json.dumps(description, indent=1, ensure_ascii=False) + "\n"
 
 
 def find_model_folder(path: str | Path) -> Path:
@@ -98,7 +119,7 @@ def load_model(path: str | Path) -> tuple[GcdModel, ModelCard]:
         model.load_state_dict(tensors)
     except SptnetError:
         raise
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, AssertionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError, AttributeError, AssertionError) as error:
         raise Failure(
             f"{folder / DESCRIPTION} does not describe a model that fits its weights ({type(error).__name__}: "
             f"{first_line(error)}). Copy the model directory again or train again."
@@ -141,6 +162,7 @@ def _build(description: dict[str, Any]) -> tuple[GcdModel, ModelCard]:
         PromptSettings(**description["prompt"]),
         description["crop_ratio"],
         description["trainable_blocks"],
+        None if description.get("calibrator") is None else Calibrator.from_dict(description["calibrator"]),
     )
     backbone = build_backbone(
         description["backbone"],

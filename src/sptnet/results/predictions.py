@@ -1,7 +1,9 @@
 """Reading and writing of `predictions.csv` and of the features of a run.
 
-The table of a run has one row per image: category, new or not, certainty, part of the split, truth if known. Tables of
-other images and exports have the first four columns.
+The table of a run has one row per image: category, new or not, certainty, part of the split, truth if known, and the
+first and second choice of the model. The category of a labelled image is its label; that of any other image is the
+guess of the model. The certainty is the probability that the guess is right. The second choice is the best category
+other than the one in the column category. Tables of other images and exports have the first four columns.
 """
 
 import csv
@@ -20,11 +22,14 @@ from torch import Tensor
 from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split
 from sptnet.errors import Failure, Misuse
+from sptnet.results.assessment import Assessment
 from sptnet.runtime.files import write_atomically, write_csv_atomically
 from sptnet.runtime.text import printable
 
 COLUMNS = ("image", "category", "is_new", "certainty")
-RUN_COLUMNS = (*COLUMNS, "part", "truth")
+RUN_COLUMNS_0_2 = (*COLUMNS, "part", "truth")
+"""Columns of runs of version 0.2 and before, whose category is the guess of the model."""
+RUN_COLUMNS = (*RUN_COLUMNS_0_2, "guess", "second", "second_certainty")
 PARTS = ("labelled", "unlabelled", "holdout", "test")
 FEATURES = "features.safetensors"
 
@@ -40,41 +45,63 @@ def prediction_rows(
         yield [str(image), names[category], "yes" if category >= n_known else "no", f"{value:.4f}"]
 
 
+def final_categories(split: Split, guess: Ids) -> Ids:
+    """Return the category per image: the label of labelled training images, else the guess of the model."""
+    categories = guess.copy()
+    categories[split.labelled] = split.target[split.labelled]
+    return categories
+
+
 def write_predictions(
-    path: Path, image_set: ImageSet, split: Split, names: tuple[str, ...], categories: Ids, certainty: Floats
+    path: Path, image_set: ImageSet, split: Split, names: tuple[str, ...], assessment: Assessment
 ) -> None:
     """Write the table of a run."""
     part_of = np.full(len(image_set), "unlabelled", dtype=object)
     for part in ("labelled", "holdout", "test"):
         part_of[getattr(split, part)] = part
     truth = [split.classes[target] if target >= 0 else "" for target in split.target]
-    rows = prediction_rows(image_set.ids, categories, certainty, names, split.n_known)
-    write_csv_atomically(path, RUN_COLUMNS, ([*row, part_of[i], truth[i]] for i, row in enumerate(rows)))
+    guess, categories = assessment.guess, final_categories(split, assessment.guess)
+    differs = categories != guess
+    second = np.where(differs, guess, assessment.second)
+    second_certainty = np.where(differs, assessment.certainty, assessment.second_certainty)
+
+    def choices(i: int) -> list[str]:
+        rest = [names[second[i]], f"{second_certainty[i]:.4f}"] if second[i] >= 0 else ["", ""]
+        return [part_of[i], truth[i], names[guess[i]], *rest]
+
+    rows = prediction_rows(image_set.ids, categories, assessment.certainty, names, split.n_known)
+    write_csv_atomically(path, RUN_COLUMNS, ([*row, *choices(i)] for i, row in enumerate(rows)))
 
 
 def read_predictions(file: Path, run: Path) -> list[dict[str, str]]:
-    """Read the table of a run, one dict per row."""
+    """Read the table of a run, one dict per row with all of `RUN_COLUMNS`.
+
+    Tables of version 0.2 and before have no second choice, and the guess of the model in the column category.
+    """
     if not file.is_file():
         raise Misuse(f"the run {run} has no {file.name}: it did not finish. Finish it with: {_again(run)}")
     try:
         with file.open(encoding="utf-8", errors="surrogatepass", newline="") as stream:
             reader = csv.DictReader(stream, strict=True)
-            if reader.fieldnames != list(RUN_COLUMNS):
+            columns = tuple(reader.fieldnames or ())
+            if columns not in (RUN_COLUMNS, RUN_COLUMNS_0_2):
                 raise ValueError(f"its columns are not {','.join(RUN_COLUMNS)}")
             rows = list(reader)
-        _check_rows(rows)
+        _check_rows(rows, len(columns))
     except (ValueError, csv.Error) as error:
         raise damaged(file, error, run) from error
-    return rows
+    return [{"guess": row["category"], "second": "", "second_certainty": "", **row} for row in rows]
 
 
-def _check_rows(rows: list[dict[str, str]]) -> None:
+def _check_rows(rows: list[dict[str, str]], n_columns: int) -> None:
     seen: set[str] = set()
     for number, row in enumerate(rows, start=1):
-        if len(row) != len(RUN_COLUMNS) or None in row.values():
-            raise ValueError(f"row {number} does not have {len(RUN_COLUMNS)} values")
+        if len(row) != n_columns or None in row.values():
+            raise ValueError(f"row {number} does not have {n_columns} values")
         if not 0 <= float(row["certainty"]) <= 1 or row["part"] not in PARTS:
             raise ValueError(f"row {number} has no certainty from 0 to 1, or no part")
+        if not 0 <= float(row.get("second_certainty") or 0) <= 1:
+            raise ValueError(f"row {number} has no second certainty from 0 to 1")
         if row["image"] in seen:
             raise ValueError(f"row {number} names {printable(row['image'])} again")
         seen.add(row["image"])

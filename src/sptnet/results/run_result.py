@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -32,14 +32,25 @@ class RunResult:
     category: npt.NDArray[np.int64]
     """Index into `names`, of shape (n,); -1 for a dropped image."""
     certainty: npt.NDArray[np.float32]
-    """Certainty of the model from 0 to 1, of shape (n,); 1 where a person labelled or moved the image."""
+    """Probability that the category is right, of shape (n,); 1 where a person labelled or moved the image."""
     features: npt.NDArray[np.float32]
     """n x d with unit rows."""
     truth: tuple[str | None, ...]
     """True class of each image, None where unknown."""
+    guess: tuple[str | None, ...] = ()
+    """The model's own category of each image by its name before all edits, None where a person has decided since.
+    If not given, `category` is the model's own."""
+    guess_certainty: npt.NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+    """Probability that the guess is right, of shape (n,); `certainty` if not given."""
 
     def __post_init__(self) -> None:
-        for column in ("sources", "part", "category", "certainty", "features", "truth"):
+        if not self.guess:
+            own = tuple(self.names[i] if 0 <= i < len(self.names) else None for i in self.category.tolist())
+            object.__setattr__(self, "guess", own)
+        if len(self.guess_certainty) == 0:
+            object.__setattr__(self, "guess_certainty", self.certainty)
+        columns = ("sources", "part", "category", "certainty", "features", "truth", "guess", "guess_certainty")
+        for column in columns:
             n = len(getattr(self, column))
             if n != len(self.ids):
                 raise Misuse(f"there are {len(self.ids)} ids but {n} {column}. Give one for each image.")
@@ -68,15 +79,15 @@ class RunResult:
 def read_result(run_path: str | Path) -> RunResult:
     """Read the result of a finished run without its edits.
 
-    Labelled images have the category of their label. If the model disagrees, the image is nearer to another category,
-    and so counts as doubtful.
+    Labelled images have the category of their label, with certainty 1; the guess of the model may differ.
     """
     run = RunFolder(run_path)
     folder = run.config().data.folder
     names, n_known = _categories(find_model_folder(run.path) / DESCRIPTION)
     rows = read_predictions(run.predictions_file, run.path)
     index = {name: i for i, name in enumerate(names)}
-    strangers = sorted({printable(row["category"]) for row in rows if row["category"] not in index})
+    named = {row[column] for row in rows for column in ("category", "guess")} | {row["second"] for row in rows} - {""}
+    strangers = sorted(printable(name) for name in named if name not in index)
     if strangers:
         raise damaged(run.predictions_file, f"its model has no category {first_three(strangers)}", run.path)
     ids = tuple(row["image"] for row in rows)
@@ -94,6 +105,8 @@ def read_result(run_path: str | Path) -> RunResult:
         ),
         features=read_features(run.path / FEATURES, len(rows), run.path),
         truth=tuple(row["truth"] or None for row in rows),
+        guess=tuple(row["guess"] for row in rows),
+        guess_certainty=np.array([row["certainty"] for row in rows], dtype=np.float32),
     )
 
 

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
 from sptnet.data.split_file import write_split
+from sptnet.inference.assess import assess
 from sptnet.inference.features import Outputs
 from sptnet.model.backbone import Backbone
+from sptnet.model.model_folder import update_card
+from sptnet.results.assessment import Assessment
 from sptnet.results.contact_sheets import write_contact_sheets
 from sptnet.results.predictions import FEATURES, write_features, write_predictions
 from sptnet.results.run_folder import RunFolder
@@ -122,27 +124,27 @@ class Experiment:
         state, everything = self.state, np.arange(len(self.state.images.image_set))
         state.compute_all_features()
         self.outputs_of_all = outputs = state.outputs(everything)
-        categories, certainty = outputs.categories, outputs.probabilities.max(1)
-        scores = state.scores(categories, everything)
-        state.world.do_first(lambda: self._write_results(categories, certainty, scores, selected_epoch, seconds))
+        assessment = state.world.from_first(lambda: assess(outputs, state.images.split, state.names))
+        state.calibrator = assessment.calibrator
+        scores = state.scores(assessment.guess, everything)
+        state.world.do_first(lambda: self._write_results(assessment, scores, selected_epoch, seconds))
         self.tell(f"finished in {duration(seconds)}: {self.run_folder.path}")
         return scores
 
     def _write_results(
-        self,
-        categories: npt.NDArray[np.int64],
-        certainty: npt.NDArray[np.float32],
-        scores: dict[str, Any],
-        selected_epoch: int | None,
-        seconds: float,
+        self, assessment: Assessment, scores: dict[str, Any], selected_epoch: int | None, seconds: float
     ) -> None:
+        """Write the files of a finished run; run.json comes last, so that a run killed before is resumed."""
         folder, state, outputs = self.run_folder, self.state, self.outputs_of_all
         image_set, names = state.images.image_set, state.names
-        write_predictions(folder.predictions_file, image_set, state.images.split, names, categories, certainty)
+        if assessment.calibrator is not None:
+            update_card(folder.model, state.card)
+        write_predictions(folder.predictions_file, image_set, state.images.split, names, assessment)
         write_features(folder.path / FEATURES, outputs.features)
-        write_contact_sheets(folder.path / "categories", image_set, names, categories, certainty)
+        write_contact_sheets(folder.path / "categories", image_set, names, assessment.guess, assessment.certainty)
         facts = folder.facts()
-        facts.update(status="finished", finished=now(), scores=scores)
+        facts.pop("expected_accuracy_reason", None)  # of an earlier end of this run
+        facts.update(status="finished", finished=now(), scores=scores, **assessment.facts())
         facts["seconds"] = facts.get("seconds", 0.0) + seconds
         if selected_epoch is not None:
             facts["selected_epoch"] = selected_epoch

@@ -18,6 +18,7 @@ from sptnet.head import CentroidHead, ContrastiveHead
 from sptnet.inference.features import FeatureCache, Outputs
 from sptnet.methods.method import Method
 from sptnet.methods.phases import StagePlan
+from sptnet.model.calibrator import Calibrator
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model, save_model
 from sptnet.model.token_bank import TokenBank
@@ -48,6 +49,8 @@ class RunState:
     estimate: CountEstimate | None = None
     """The estimated number of categories, if it was asked for."""
     bank: TokenBank | None = None
+    calibrator: Calibrator | None = None
+    """Calibration of the finished model, if there is one."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -59,7 +62,7 @@ class RunState:
         """Description that is saved beside the weights of the present model."""
         config, prompt = self.config, self.model.prompt_settings
         n_known, blocks = self.images.split.n_known, config.backbone.trainable_blocks
-        return ModelCard(self.names, n_known, prompt, config.views.crop_ratio, blocks)
+        return ModelCard(self.names, n_known, prompt, config.views.crop_ratio, blocks, self.calibrator)
 
     def is_last(self, stage: int) -> bool:
         """True for the last stage."""

@@ -21,6 +21,7 @@ from sptnet.runtime.torchrun import Rank
 JOB = "parts.json"
 TITLES = {
     "model": "the model",
+    "calibrator": "the calibration of the model",
     "edits": "the edits",
     "images": "the number of images",
     "names": "the names of the images",
@@ -42,6 +43,8 @@ class Job:
     """Digest of the paths in their order."""
     part_size: int
     features: bool = False
+    calibrator: dict[str, list[float]] | None = None
+    """Calibration from model.json; None if there is none."""
 
 
 def describe_job(run: Path, images: ImageList, part_size: int, features: bool = False) -> Job:
@@ -55,6 +58,7 @@ def describe_job(run: Path, images: ImageList, part_size: int, features: bool = 
         names=images.digest,
         part_size=part_size,
         features=features,
+        calibrator=description.get("calibrator"),
     )
 
 

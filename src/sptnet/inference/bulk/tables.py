@@ -44,7 +44,8 @@ class NamedPredictor:
         if self.edited is not None:
             categories = self.edited.translate(categories, outputs.unit_features)
             names, n_known = self.edited.names, self.edited.n_known
-        return prediction_rows(images, categories, outputs.probabilities.max(1), names, n_known)
+        certainty = self.predictor.probabilities(outputs).max(1)
+        return prediction_rows(images, categories, certainty, names, n_known)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ MOST_MARKERS = 40
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """A named line of points (x, y)."""
 
     name: str
@@ -26,7 +26,7 @@ class Chart:
 
     title: str
     x_label: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     percent: bool = False
     mark: tuple[float, str] | None = None
     """Marked value on the x axis, and its label."""
@@ -56,7 +56,7 @@ class Chart:
 
 def draw(chart: Chart) -> Markup:
     """Draw the SVG element. All texts are escaped."""
-    lines = [Line(line.name, thinned(line.points)) for line in chart.lines]
+    lines = [ChartLine(line.name, thinned(line.points)) for line in chart.lines]
     xs = [x for line in lines for x, _ in line.points]
     xs += [*(chart.band or ()), *([chart.mark[0]] if chart.mark else [])]
     ys = [y for line in lines for _, y in line.points]
@@ -100,7 +100,7 @@ def draw(chart: Chart) -> Markup:
     return Markup("").join([*parts, Markup("</svg>")])
 
 
-def _line(number: int, line: Line, places: list[tuple[float, float]], chart: Chart) -> Markup:
+def _line(number: int, line: ChartLine, places: list[tuple[float, float]], chart: Chart) -> Markup:
     path = "M" + "L".join(f"{x:g} {y:g}" for x, y in places) if places else "M0 0"
     parts = [Markup('<path class="line s{}" d="{}"/>').format(number % 8, path)]
     if len(places) <= MOST_MARKERS:

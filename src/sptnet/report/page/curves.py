@@ -6,7 +6,7 @@ from typing import Any
 
 from sptnet.errors import Failure
 from sptnet.report.count_curve import curve_lines, estimate_in_words
-from sptnet.report.page.chart import Chart, Line
+from sptnet.report.page.chart import Chart, ChartLine
 
 SCORES = {"all": "All", "old": "Old", "new": "New"}
 LOSSES = {
@@ -29,7 +29,7 @@ def count_chart(file: Path) -> Chart | None:
         return Chart(
             title=estimate_in_words(estimate),
             x_label="number of categories tried",
-            lines=tuple(Line(name, tuple(points)) for name, points in curve_lines(estimate).items()),
+            lines=tuple(ChartLine(name, tuple(points)) for name, points in curve_lines(estimate).items()),
             mark=(number, f"estimate: {number}"),
             band=(low, high),
             note=f"Found by the rule called {estimate['method']}. The shaded band is the plausible range.",
@@ -54,7 +54,9 @@ def _score_chart(stage: str, lines: list[dict[str, Any]]) -> Chart:
     scored = [
         (line["epoch"], line["scores"]["unlabelled"]) for line in lines if line.get("scores", {}).get("unlabelled")
     ]
-    curves = [Line(name, _points((epoch, scores[key]) for epoch, scores in scored)) for key, name in SCORES.items()]
+    curves = [
+        ChartLine(name, _points((epoch, scores[key]) for epoch, scores in scored)) for key, name in SCORES.items()
+    ]
     return Chart(f"{stage}: accuracy", "epoch", tuple(curve for curve in curves if curve.points), percent=True)
 
 
@@ -62,7 +64,7 @@ def _loss_chart(stage: str, phase: str, lines: list[dict[str, Any]]) -> Chart:
     parts = dict.fromkeys(part for line in lines for part in line["losses"][phase])
     ordered = sorted(parts, key=lambda part: part != "total")
     curves = [
-        Line(LOSSES.get(part, part), _points((line["epoch"], line["losses"][phase].get(part)) for line in lines))
+        ChartLine(LOSSES.get(part, part), _points((line["epoch"], line["losses"][phase].get(part)) for line in lines))
         for part in ordered
     ]
     return Chart(f"{stage}: loss of the {phase} phase", "epoch", tuple(curve for curve in curves if curve.points))

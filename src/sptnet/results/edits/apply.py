@@ -125,7 +125,9 @@ def _move(result: RunResult, edit: Move) -> RunResult:
     category, certainty = result.category.copy(), result.certainty.copy()
     category[images] = names.index(edit.to)
     certainty[images] = 1.0
-    return replace(result, names=names, category=category, certainty=certainty)
+    decided = set(images.tolist())
+    guess = tuple(None if i in decided else own for i, own in enumerate(result.guess))
+    return replace(result, names=names, category=category, certainty=certainty, guess=guess)
 
 
 def check_name(name: str) -> None:
