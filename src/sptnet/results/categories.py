@@ -57,7 +57,8 @@ def labels_to_check(result: RunResult) -> npt.NDArray[np.int64]:
     Dropped images and images that a person confirmed or moved are left out.
     """
     labelled = np.array([part == "labelled" for part in result.part], dtype=np.bool_)
-    contradicted = np.flatnonzero(labelled & (result.guess != result.category) & (result.category >= 0))
+    has_both = (result.category >= 0) & (result.guess >= 0)
+    contradicted = np.flatnonzero(labelled & has_both & (result.guess != result.category))
     positions = np.array([i for i in contradicted if result.ids[i] not in result.confirmed], dtype=np.int64)
     return positions[np.argsort(-result.guess_certainty[positions], kind="stable")]
 
