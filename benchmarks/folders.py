@@ -32,13 +32,14 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import roc_auc_score
 
+from sptnet.metrics import calibration_error, rightly_sorted
+
 SUFFIXES = {".jpg", ".jpeg", ".png"}
 CATEGORIES = {"cub": (10, 40), "cifar100": (10, 40), "grocery": (10, 40), "pacs": (6, 7), "cifar10": (6, 10)}
 """Smallest and largest number of categories per draw."""
 IMAGES, UNSORTED = (500, 700), 400
 LABELS = (5, 30)
 KNOWN = (0.3, 0.8)
-BINS = 10
 
 
 @dataclass(frozen=True)
@@ -120,26 +121,6 @@ def match(truth: npt.NDArray[Any], predicted: npt.NDArray[Any]) -> npt.NDArray[n
     return np.array([pair in pairs for pair in zip(truth, predicted, strict=True)])
 
 
-def named_right(truth: npt.NDArray[Any], predicted: npt.NDArray[Any], known: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    """True where a known category equals the truth, or a new one is matched to it among the rest."""
-    right: npt.NDArray[np.bool_] = np.equal(truth, predicted)
-    rest = ~np.isin(predicted, known) & ~np.isin(truth, known)
-    if rest.any():
-        right[rest] = match(truth[rest], predicted[rest])
-    return right
-
-
-def calibration_error(certainty: npt.NDArray[np.float64], right: npt.NDArray[np.bool_]) -> float:
-    """Expected calibration error with ten bins of equal width."""
-    bins = np.minimum((certainty * BINS).astype(int), BINS - 1)
-    gaps = [
-        abs(certainty[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean()
-        for b in range(BINS)
-        if (bins == b).any()
-    ]
-    return float(sum(gaps))
-
-
 def measure(run: Path, truth: dict[str, str], known: tuple[str, ...]) -> dict[str, Any]:
     """Accuracy, count and calibration of a finished run on its unsorted images."""
     with (run / "predictions.csv").open(newline="", encoding="utf-8") as file:
@@ -148,7 +129,9 @@ def measure(run: Path, truth: dict[str, str], known: tuple[str, ...]) -> dict[st
     predicted = np.array([row["category"] for row in rows])
     certainty = np.array([float(row["certainty"]) for row in rows])
     right, old = match(true, predicted), np.isin(true, known)
-    as_named = named_right(true, predicted, known)
+    order = {name: i for i, name in enumerate([*known, *sorted({*true, *predicted} - {*known})])}
+    ids = [np.array([order[name] for name in names]) for names in (true, predicted)]
+    as_named = rightly_sorted(ids[0], ids[1], len(known))
     facts = json.loads((run / "run.json").read_text())
     estimate = json.loads((run / "estimate.json").read_text()) if (run / "estimate.json").is_file() else None
     return {

@@ -14,7 +14,18 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 import sptnet
 from helpers.rounding import DOUBLE
 from sptnet.errors import Misuse
-from sptnet.metrics import best_matching, contingency, match_clusters, matched_share, nmi_ari, split_accuracy
+from sptnet.metrics import (
+    CalibrationBin,
+    best_matching,
+    calibration_bins,
+    calibration_error,
+    contingency,
+    match_clusters,
+    matched_share,
+    nmi_ari,
+    rightly_sorted,
+    split_accuracy,
+)
 
 FORMS = ("v2", "v2b", "v1")
 
@@ -415,3 +426,64 @@ def test_nmi_and_ari_of_strings():
     nmi, ari = nmi_ari(y_true, y_pred)
     assert nmi == pytest.approx(normalized_mutual_info_score(y_true, y_pred), abs=DOUBLE)
     assert ari == pytest.approx(adjusted_rand_score(y_true, y_pred), abs=DOUBLE)
+
+
+# --- right categories, and calibration ---
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=12), st.integers(0, 4))
+def test_right_categories_equal_an_exhaustive_search(pairs, n_known):
+    truth, predicted = (np.array([pair[i] for pair in pairs], dtype=np.int64) for i in (0, 1))
+    right = rightly_sorted(truth, predicted, n_known)
+    assert right.dtype == np.bool_
+    both_new = [t >= n_known and p >= n_known for t, p in pairs]
+    for (t, p), new, found in zip(pairs, both_new, right, strict=True):
+        if not new:
+            assert found == (t == p and t < n_known)
+    rest = [pair for pair, new in zip(pairs, both_new, strict=True) if new]
+    if rest:
+        assert right[np.array(both_new)].tolist() in best_hits([t for t, _ in rest], [p for _, p in rest])
+
+
+def test_a_new_category_is_never_right_for_a_known_class_and_matches_only_once():
+    truth = np.array([0, 0, 1, 2, 2, 2, 3, 3])
+    predicted = np.array([0, 5, 0, 5, 5, 6, 5, 1])
+    assert rightly_sorted(truth, predicted, 2).tolist() == [True, False, False, True, True, False, False, False]
+    assert rightly_sorted(truth, predicted, 0).sum() == 4, "everything is new: one matching of all"
+    equal = np.array([7, 8])
+    assert rightly_sorted(equal, equal, 3).all()
+    assert rightly_sorted(np.array([2]), np.array([9]), 2).tolist() == [True]
+    assert rightly_sorted(np.zeros(0, np.int64), np.zeros(0, np.int64), 1).shape == (0,)
+
+
+def error_by_loops(certainty, right, bins):
+    """Sum the gaps of all bins [i / bins, (i + 1) / bins), the last one closed."""
+    total = 0.0
+    for i in range(bins):
+        inside = [j for j, c in enumerate(certainty) if min(int(c * bins), bins - 1) == i]
+        total += abs(sum(certainty[j] for j in inside) - sum(right[j] for j in inside))
+    return total / len(certainty)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40), st.integers(1, 12))
+def test_the_calibration_error_equals_the_loops(pairs, bins):
+    certainty, right = np.array([c for c, _ in pairs]), np.array([r for _, r in pairs])
+    assert calibration_error(certainty, right, bins) == pytest.approx(
+        error_by_loops(certainty, right, bins), abs=len(pairs) * DOUBLE
+    )
+    assert sum(one.images for one in calibration_bins(certainty, right, bins)) == len(pairs)
+
+
+def test_the_bins_of_a_worked_example():
+    certainty = np.array([0.05, 0.1, 0.15, 0.95, 1.0])
+    right = np.array([False, True, False, True, True])
+    first, second, last = calibration_bins(certainty, right)
+    assert first == CalibrationBin(0.05, 0.0, 1)
+    assert (second.certainty, second.right, second.images) == (pytest.approx(0.125), 0.5, 2)
+    assert (last.certainty, last.right, last.images) == (pytest.approx(0.975), 1.0, 2)
+    assert calibration_error(certainty, right) == pytest.approx((0.05 + 2 * 0.375 + 2 * 0.025) / 5)
+    assert calibration_error(np.ones(4), np.ones(4, bool)) == 0
+    assert calibration_error(np.ones(4), np.zeros(4, bool)) == 1
+    assert math.isnan(calibration_error(np.zeros(0), np.zeros(0, bool)))

@@ -119,3 +119,52 @@ def nmi_ari(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> tuple[float, float]
     """Compute normalised mutual information and adjusted Rand index over all images; neither needs a matching."""
     nmi = normalized_mutual_info_score(y_true, y_pred)
     return float(nmi), float(adjusted_rand_score(y_true, y_pred))
+
+
+def rightly_sorted(truth: Ids, predicted: Ids, n_known: int) -> npt.NDArray[np.bool_]:
+    """Return True per image if its category is right; both are ids of n images, below `n_known` for known classes.
+
+    A known category is right if it is the true class. New categories are matched to new classes one to one, by the
+    images that have both; an image of a matched pair is right, and any other one is wrong.
+    """
+    right: npt.NDArray[np.bool_] = (truth == predicted) & (truth < n_known)
+    new = (truth >= n_known) & (predicted >= n_known)
+    if new.any():
+        true, found = as_ids(truth[new]), as_ids(predicted[new])
+        right[new] = match_clusters(true, found)[found] == true
+    return right
+
+
+@dataclass(frozen=True)
+class CalibrationBin:
+    """Images of similar certainty."""
+
+    certainty: float
+    """Mean certainty."""
+    right: float
+    """Share of right images."""
+    images: int
+
+
+def calibration_bins(
+    certainty: npt.NDArray[np.floating[Any]], right: npt.NDArray[np.bool_], bins: int = 10
+) -> list[CalibrationBin]:
+    """Divide n images into bins of equal width by their certainty from 0 to 1; empty bins are left out."""
+    number = np.minimum((certainty * bins).astype(np.int64), bins - 1)
+    inside = [number == i for i in range(bins)]
+    return [
+        CalibrationBin(float(certainty[one].mean()), float(right[one].mean()), int(one.sum()))
+        for one in inside
+        if one.any()
+    ]
+
+
+def calibration_error(certainty: npt.NDArray[np.floating[Any]], right: npt.NDArray[np.bool_], bins: int = 10) -> float:
+    """Compute the expected calibration error: the mean gap between certainty and share of right images over the bins.
+
+    Bins are weighted by their number of images; NaN without images.
+    """
+    if len(certainty) == 0:
+        return float("nan")
+    gaps = [one.images * abs(one.certainty - one.right) for one in calibration_bins(certainty, right, bins)]
+    return sum(gaps) / len(certainty)

@@ -36,10 +36,7 @@ GIVEN = {CAT_A: "cat", CAT_B: "cat"}
         # moved images, and the members of their new category
         ([Move((UNSURE_CAT,), "dog")], GIVEN | {UNSURE_CAT: "dog", DOG: "dog"}),
         ([Move((E,), "lynx", create=True)], GIVEN | {E: "lynx"}),
-        (
-            [Move((CAT_A,), "dog")],
-            {CAT_A: "dog", CAT_B: "cat"},
-        ),  # the mean of dog moves, which makes the other dog doubtful
+        ([Move((CAT_A,), "dog")], {CAT_A: "dog", CAT_B: "cat", DOG: "dog"}),
         ([Move((E,), "dog"), Drop((E,))], GIVEN | {DOG: "dog"}),
         ([Move((TEST,), "new-2")], GIVEN),
         ([Rename("new-1", "eel"), Undo(), Drop((E,))], GIVEN),
@@ -50,7 +47,7 @@ def test_labels_from_edits(edits: list[Edit], labels: dict[str, str]) -> None:
 
 
 def test_doubtful_images_are_not_labelled() -> None:
-    """The cat at 80 degrees is doubtful, so only the other two get the label."""
+    """One cat has a certainty of 0.4, so only the other two get the label."""
     sure = replace(small_result(), part=("unlabelled",) * 8, truth=(None,) * 8)
     assert next_labels(sure, [Rename("cat", "lynx")]) == {CAT_A: "lynx", CAT_B: "lynx"}
 

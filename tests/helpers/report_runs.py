@@ -1,6 +1,7 @@
 """A finished run with hostile names of images and categories, for the tests of the report page."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from sptnet.head import PrototypeHead
 from sptnet.model.backbone import build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, save_model
+from sptnet.results.expected_accuracy import ExpectedAccuracy
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult
 
@@ -50,6 +52,33 @@ def hostile_result() -> RunResult:
         features=(features / np.linalg.norm(features, axis=1, keepdims=True)).astype(np.float32),
         truth=tuple(truth),
     )
+
+
+def assessed_result() -> RunResult:
+    """The same images; five of them have labels, of which the model contradicts two, and three truths are unknown."""
+    result = hostile_result()
+    labelled = np.flatnonzero(result.category < 3)[[0, 2, 5, 8, 12]]
+    part, truth = ["unlabelled"] * N, list(result.truth)
+    guess, guess_certainty = result.category.copy(), result.certainty.copy()
+    for i in labelled.tolist():
+        part[i], truth[i] = "labelled", NAMES[result.category[i]]
+    guess[labelled[:2]], guess_certainty[labelled[:2]] = (1, 3), (0.4, 0.875)
+    truth[-3:] = [None] * 3
+    certainty = np.where(np.array(part) == "labelled", 1, result.certainty).astype(np.float32)
+    changes = {"part": tuple(part), "truth": tuple(truth), "guess": guess, "guess_certainty": guess_certainty}
+    return replace(result, certainty=certainty, **changes)
+
+
+def assessed_run(root: Path, expected: ExpectedAccuracy | None, reason: str = "") -> Path:
+    """Write a run in `root`/run that knows its expected accuracy, or a reason for not knowing it; without a model."""
+    result = assessed_result()
+    run = make_run(root, result, files=False, guesses=True)
+    for i, id_ in enumerate(result.ids):
+        (root / "data" / id_).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (20, 20), (6 * i, 90, 250 - 6 * i)).save(root / "data" / id_)
+    facts = {"expected_accuracy": None if expected is None else expected.as_dict(), "expected_accuracy_reason": reason}
+    RunFolder(run).write_facts({"data": {"name": "pets"}, **facts})
+    return run
 
 
 def hostile_run(root: Path) -> Path:

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from sptnet.config.recipes import load_recipe
-from sptnet.results.predictions import FEATURES, write_features
+from sptnet.results.predictions import FEATURES, RUN_COLUMNS, write_features
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult
 
@@ -37,8 +37,13 @@ def small_result() -> RunResult:
     )
 
 
-def make_run(root: Path, result: RunResult | None = None, source: str = "folder", files: bool = True) -> Path:
-    """Write a run in `root`/run on images in `root`/data; image i has grey level i, the last one has no file."""
+def make_run(
+    root: Path, result: RunResult | None = None, source: str = "folder", files: bool = True, guesses: bool = False
+) -> Path:
+    """Write a run in `root`/run on images in `root`/data; image i has grey level i, the last one has no file.
+
+    Without `guesses` the table of predictions has the columns of version 0.2.
+    """
     result = small_result() if result is None else result
     folder = [] if source == "digits" else [f'data.folder="{root / "data"}"']
     run = RunFolder(root / "run")
@@ -48,11 +53,13 @@ def make_run(root: Path, result: RunResult | None = None, source: str = "folder"
     (run.model / "model.json").write_text(json.dumps(description), encoding="utf-8")
     with run.predictions_file.open("w", encoding="utf-8", errors="surrogatepass", newline="") as stream:
         table = csv.writer(stream)
-        table.writerow(COLUMNS.split(","))
+        table.writerow(RUN_COLUMNS if guesses else COLUMNS.split(","))
         for i, id_ in enumerate(result.ids):
             name = result.names[result.category[i]]
             is_new = "yes" if result.is_new(name) else "no"
-            table.writerow([id_, name, is_new, f"{result.certainty[i]:.4f}", result.part[i], result.truth[i] or ""])
+            choices = [result.names[result.guess[i]], "", ""] if guesses else []
+            certainty = result.guess_certainty[i] if guesses else result.certainty[i]
+            table.writerow([id_, name, is_new, f"{certainty:.4f}", result.part[i], result.truth[i] or "", *choices])
     write_features(run.path / FEATURES, torch.from_numpy(result.features))
     for i, id_ in enumerate(result.ids[:-1] if files and folder else ()):
         (root / "data" / id_).parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from helpers.report_runs import HOSTILE, hostile_result, hostile_run
+from helpers.report_runs import HOSTILE, assessed_result, assessed_run, hostile_result, hostile_run
 from helpers.result_runs import make_run, small_result
 from sptnet.cli import main
 from sptnet.errors import Failure, Misuse
@@ -24,19 +24,20 @@ from sptnet.report.page.attention_data import attention_data, packed, tenths
 from sptnet.report.page.chart import Chart, ChartLine, thinned, ticks
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
-from sptnet.report.page.curves import count_chart, training_charts
+from sptnet.report.page.curves import count_chart, reliability_chart, training_charts
 from sptnet.report.page.facts import edit_command, run_facts
 from sptnet.report.page.image_map import ImageMap, image_map, on_grid, sample
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import sample_images
-from sptnet.report.page.overview import display_order, member_order, summary
+from sptnet.report.page.overview import display_order, expectation, expected_shares, least_sure, member_order, summary
 from sptnet.report.page.render import policy, render, safe_json, script_text
 from sptnet.report.page.shown_images import ALL_UP_TO, CHOSEN, pictured_images
 from sptnet.report.page.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
 from sptnet.report.page.write import BUDGET, read_for_report, write_report
 from sptnet.report.tsne import embed_2d
 from sptnet.results.categories import Category, describe_categories
-from sptnet.results.edits.log import Drop, Rename, add_edits
+from sptnet.results.edits.log import Drop, Edit, Merge, Move, Rename, SplitCategory, add_edits, apply_edit
+from sptnet.results.expected_accuracy import ExpectedAccuracy
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult
 
@@ -101,10 +102,61 @@ def test_members_come_by_certainty_with_the_doubtful_last() -> None:
     assert categories[2].doubtful == ("test/e.png",)
     assert member_order(result, categories) == [[0, 1, 2], [3], [4, 5, 6, 7], []]
     surer = replace(result, certainty=np.array([0.6, 0.8, 0.9, 0.9, 0.6, 0.7, 0.9, 0.3], np.float32))
-    assert describe_categories(surer)[0].doubtful == ("unlabelled/a.png",)  # sure, but nearer to the dogs
-    assert member_order(surer, describe_categories(surer))[0] == [1, 0, 2]
+    assert member_order(surer, describe_categories(surer))[0] == [2, 1, 0]
     dropped = replace(result, category=np.array([0, 0, -1, 1, 2, 2, 2, 2]))
     assert member_order(dropped, describe_categories(dropped))[0] == [0, 1]
+
+
+def test_the_first_sentence_says_how_many_should_be_right() -> None:
+    result = replace(many_images(1503), part=("unlabelled",) * 1500 + ("labelled", "holdout", "test"))
+    expected = ExpectedAccuracy(0.624, 0.55, 0.7)
+    assert expectation(result, expected, "") == "About 62 % (55 to 70) of the 1,500 unsorted images should be right"
+    assert expectation(result, None, "there are too few labels.") == (
+        "How many of the 1,500 unsorted images are right is not known: there are too few labels"
+    )
+    one = replace(many_images(2), part=("labelled", "unlabelled"))
+    assert expectation(one, expected, "") == "About 62 % (55 to 70) of the 1 unsorted image should be right"
+    assert expectation(replace(one, part=("labelled", "test")), expected, "") == ""
+
+
+def test_the_least_sure_images_are_unsorted_and_undecided() -> None:
+    result = small_result()  # certainties of the unlabelled images: 0.4, 0.9, 0.9, 0.7, 0.6
+    assert least_sure(result) == [2, 6, 5, 3, 4]
+    assert least_sure(replace(result, category=np.array([0, 0, -1, 1, 2, 2, 2, 2]))) == [6, 5, 3, 4]
+    moved = apply_edit(result, Move((result.ids[2],), "dog"))
+    assert least_sure(moved) == [6, 5, 3, 4]
+    assert least_sure(replace(result, confirmed=frozenset({result.ids[6]}))) == [2, 5, 3, 4]
+    certain = replace(result, certainty=np.ones(8, np.float32))
+    assert least_sure(certain) == []
+    many = many_images(100)
+    assert least_sure(many) == np.argsort(many.certainty, kind="stable")[:40].tolist()
+
+
+def test_every_category_has_an_expected_share() -> None:
+    result = small_result()
+    expected = ExpectedAccuracy(0.6, 0.5, 0.7, {"cat": 0.5, "dog": 1.0, "new-1": 0.25})
+    assert expected_shares(result, result, expected) == [0.5, 1.0, 0.25, None]
+    assert expected_shares(result, result, None) == [None] * 4
+    assert expected_shares(result, result, ExpectedAccuracy(0.6, 0.5, 0.7, {"dog": 0.5})) == [None, 0.5, None, None]
+
+
+@pytest.mark.parametrize(
+    ("edit", "shares"),
+    [
+        (Rename("new-1", "eel"), [0.5, 1.0, 0.25, None]),
+        (Merge(("cat", "dog"), "pet"), [0.75, 0.25, None]),
+        (Merge(("dog", "new-1"), "both"), [0.5, (1 + 3 * 0.25) / 4, None]),
+        (SplitCategory("new-1", 2), [0.5, 1.0, 0.25, 0.25, None]),
+        (Move(("unlabelled/e.png",), "dog"), [0.5, 1.0, 0.25, None]),
+        (Move(("unlabelled/e.png",), "new-2"), [0.5, 1.0, 0.25, 1.0]),
+        (Move(("unlabelled/dog.png",), "new-1"), [0.5, None, (1 + 3 * 0.25) / 4, None]),
+        (Drop(("unlabelled/a.png",)), [None, 1.0, 0.25, None]),
+    ],
+)
+def test_expected_shares_follow_the_edits(edit: Edit, shares: list[float | None]) -> None:
+    result = small_result()
+    expected = ExpectedAccuracy(0.6, 0.5, 0.7, {"cat": 0.5, "dog": 1.0, "new-1": 0.25})
+    assert expected_shares(apply_edit(result, edit), result, expected) == pytest.approx(shares)
 
 
 # --- which images, and how large --------------------------------------------------------------------------------------
@@ -316,6 +368,37 @@ def test_a_damaged_estimate_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_the_reliability_of_the_certainty_has_a_point_per_tenth() -> None:
+    result = replace(
+        many_images(8),
+        category=np.array([0, 0, 1, 1, 2, 2, 3, 0]),
+        certainty=np.array([0.95, 0.97, 0.95, 0.15, 0.15, 0.12, 0.5, 0.9], np.float32),
+        truth=("c0", "x", "y", "y", "y", "x", "c0", None),
+    )
+    chart = reliability_chart(result)
+    assert chart is not None
+    first, exact = chart.lines
+    # c0 is known: image 0 is right, 1 and 6 are wrong. c1 and c2 are matched to y and x: 2, 3 and 5 are right.
+    assert [(round(x, 3), round(y, 3)) for x, y in first.points] == [(14.0, 0.667), (50.0, 0.0), (95.667, 0.667)]
+    assert first.labels == ("3", "1", "3")
+    assert exact.points == ((0.0, 0.0), (100.0, 1.0))
+    error = (3 * abs(0.14 - 2 / 3) + 0.5 + 3 * abs(0.95667 - 2 / 3)) / 7
+    assert chart.note.startswith(f"Expected calibration error: {error:.3f}. ")
+    assert "before its edits" not in chart.note
+    assert "before its edits" in reliability_chart(result, is_edited=True).note  # type: ignore[union-attr]
+    svg = str(chart.svg)
+    assert len(re.findall(r">[13]</text>", svg)) == 3
+    assert svg.count("<circle") == 5
+
+
+def test_without_truth_there_is_no_reliability() -> None:
+    result = many_images(4)
+    assert reliability_chart(result) is None
+    assert reliability_chart(replace(result, truth=("c0",) * 4, part=("labelled", "test", "holdout", "test"))) is None
+    taken = replace(result, truth=("c1",) * 4, category=np.array([1, 1, 2, 3]))
+    assert reliability_chart(taken).lines[0].labels != (), "a class may be called like a new category"  # type: ignore[union-attr]
+
+
 def metric(stage: str, epoch: int, scores: dict[str, Any] | None = None, **phases: float) -> dict[str, Any]:
     losses = {phase: {"info_nce": value / 2, "total": value} for phase, value in phases.items()}
     return {"stage": stage, "epoch": epoch, "losses": losses} | ({"scores": {"unlabelled": scores}} if scores else {})
@@ -507,6 +590,9 @@ def test_the_data_of_the_page_points_from_categories_to_images() -> None:
     assert dog["nearest"] == 2
     assert data["images"]["id"][4:] == ["unlabelled/f.png", "test/e.png"]
     assert data["images"]["doubtful"] == [0, 0, 1, 0, 0, 1]
+    assert (new["expected"], new["unsorted"], dog["unsorted"], empty["unsorted"]) == (None, 3, 1, 0)
+    assert data["unsure"] == [2, 4, 3], "those that the page shows"
+    assert data["to_check"] == []
     assert data["map"] == {"image": [0, 3], "x": [0, 2], "y": [1, 3]}
 
 
@@ -562,6 +648,58 @@ def test_a_page_holds_the_run_as_edited(tmp_path: Path) -> None:
     assert write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8") == text
 
 
+def test_a_page_begins_with_what_can_be_expected(tmp_path: Path) -> None:
+    shares = {"cat": 0.9, "<b>dog</b>": 0.5, "constructor": 0.75, "new-1": 0.25, "new-2": 0.125}
+    run = assessed_run(tmp_path, ExpectedAccuracy(0.62, 0.55, 0.7, shares))
+    report = write_report(run, tell=quiet, model_pictures=False)
+    assert report.page is not None
+    text = report.page.read_text(encoding="utf-8")
+    assert report.expectation == read_for_report(run).expectation
+    assert report.expectation == "About 62 % (55 to 70) of the 35 unsorted images should be right"
+    first = re.search(r"<h1[^>]*>(.*?)</h1>", text, re.S)
+    assert first is not None
+    assert re.sub("<[^>]*>", "", first[1]) == f"{report.expectation}; these 35 are the least sure."
+    assert '<p class="facts-line" id="sentence">40 images, 3 known categories, 2 new, 10 doubtful</p>' in text
+    assert "before its" not in text
+    data = page_json(text, "data")
+    result = assessed_result()
+    certainties = [data["images"]["certainty"][i] for i in data["unsure"]]
+    assert certainties == sorted(certainties)
+    assert len(certainties) == 35
+    assert {entry["name"]: entry["expected"] for entry in data["categories"]} == shares
+    checked = [(data["images"]["id"][one["image"]], one["guess"], one["certainty"]) for one in data["to_check"]]
+    contradicted = np.flatnonzero(result.guess != result.category)
+    places = [entry["name"] for entry in data["categories"]]
+    assert checked == [
+        (result.ids[contradicted[1]], places.index("new-1"), 0.875),
+        (result.ids[contradicted[0]], places.index("<b>dog</b>"), 0.4),
+    ]
+    assert 'id="reliability"' in text
+    add_edits(run, [Rename("new-1", "otter"), Drop((result.ids[contradicted[1]],))])
+    text = write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8")
+    assert "The expectation is that of the run before its 2 edits." in text
+    assert "The chart is of the run before its edits." in text
+    data = page_json(text, "data")
+    assert len(data["to_check"]) == 1
+    assert {entry["name"]: entry["expected"] for entry in data["categories"]}["otter"] == 0.25
+
+
+def test_a_page_without_an_expectation_says_why(tmp_path: Path) -> None:
+    run = assessed_run(tmp_path / "a", None, "there are too few labels.")
+    text = write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8")
+    assert "How many of the 35 unsorted images are right is not known: there are too few labels; <a" in text
+    assert {entry["expected"] for entry in page_json(text, "data")["categories"]} == {None}
+    older = write_report(make_run(tmp_path / "b"), tell=quiet, model_pictures=False)
+    assert older.expectation.endswith("is not known: the certainty of this run is not calibrated")
+
+
+def test_a_page_shows_a_limited_number_of_labels_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sptnet.report.page.content.MOST_TO_CHECK", 1)
+    text = write_report(assessed_run(tmp_path, None), tell=quiet, model_pictures=False).page.read_text(encoding="utf-8")
+    assert "shown are the 1 most certain of 2." in text
+    assert [one["certainty"] for one in page_json(text, "data")["to_check"]] == [0.875]
+
+
 def test_a_run_without_its_images_has_a_page_without_pictures(tmp_path: Path) -> None:
     run = make_run(tmp_path, files=False)
     told: list[str] = []
@@ -613,6 +751,7 @@ def test_a_page_stays_within_its_budget(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_large_run_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sptnet.report.page.shown_images.ALL_UP_TO", 20)
     monkeypatch.setattr("sptnet.report.page.shown_images.CHOSEN", 8)
+    monkeypatch.setattr("sptnet.report.page.overview.MOST_LEAST_SURE", 3)
     result = many_images(60)
     run = make_run(tmp_path, result, source="digits")
     monkeypatch.setattr("sptnet.report.page.write.image_sources", lambda *_: [np.zeros((8, 8), np.uint8)] * 60)
@@ -620,7 +759,9 @@ def test_a_large_run_says_what_it_leaves_out(tmp_path: Path, monkeypatch: pytest
     text = write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8")
     data = page_json(text, "data")
     n = len(data["images"]["id"])
-    assert 12 <= n <= 20
+    assert 12 <= n <= 23
+    least = np.argsort(result.certainty.round(4), kind="stable")[:3]
+    assert [data["images"]["id"][i] for i in data["unsure"]] == [result.ids[i] for i in least]
     assert f"60 images are too many to show in one page: it holds {n} of them" in text
     assert "A sample of 12 images" in text
     assert len(data["map"]["image"]) == 12

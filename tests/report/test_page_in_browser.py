@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from helpers.browser import NEEDED, prefer, requests, resize, start_browser
-from helpers.report_runs import HOSTILE, hostile_result, hostile_run
+from helpers.report_runs import HOSTILE, assessed_result, assessed_run, hostile_result, hostile_run
 from sptnet.cli import main
 from sptnet.inference.attention import last_block_attention, most_attended
 from sptnet.model.model_folder import load_model
 from sptnet.report.page.write import write_report
 from sptnet.results.categories import describe_categories
 from sptnet.results.edits.log import current
+from sptnet.results.expected_accuracy import ExpectedAccuracy
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.text import printable
 
@@ -512,7 +513,15 @@ def test_attention_paints_the_most_attended_patches(page: Page, run: Path) -> No
 
 
 def test_the_other_sections_are_there(page: Page) -> None:
-    titles = ["Categories", "Map", "How many categories", "Against the truth", "Training", "Learned prompts"]
+    titles = [
+        "Least sure",
+        "Categories",
+        "Map",
+        "How many categories",
+        "Against the truth",
+        "Training",
+        "Learned prompts",
+    ]
     assert page.texts("main > section > h2") == [*titles, "Attention", "Facts"]
     assert page.texts(".scores b") == ["71.5 %", "90.0 %", "\N{EN DASH}"]
     assert page.texts(".confusion tbody th") == ["cat", "<b>dog</b>", "constructor", "fish 3", "fish 4"]
@@ -520,3 +529,102 @@ def test_the_other_sections_are_there(page: Page) -> None:
     assert len(page.all(".confusion img")) == 7
     assert page.texts("#training figcaption") == ["SPTNet: accuracy", "SPTNet: loss of the model phase"]
     assert page.texts("details summary") == ["1 unreadable image was left out"]
+    assert page.texts("#reliability figcaption") == ["Reliability: certainty against the share of right images"]
+    assert "Expected calibration error: " in page.one("#reliability .note").text
+
+
+# --- certainty --------------------------------------------------------------------------------------------------------
+
+ASSESSED = assessed_result()
+SHARES = {"cat": 0.9, "<b>dog</b>": 0.5, "constructor": 0.75, "new-1": 0.25, "new-2": 0.125}
+
+
+@pytest.fixture
+def assessed(opened: Page, tmp_path: Path) -> Iterator[Page]:
+    """A run with labels that knows its expected accuracy."""
+    run = assessed_run(tmp_path, ExpectedAccuracy(0.62, 0.55, 0.7, SHARES))
+    file = write_report(run, tell=lambda message: None, model_pictures=False).page
+    opened.browser.get_log("browser")
+    shown = Page(opened.browser, file, opened.downloads)
+    shown.load()
+    yield shown
+    assert opened.browser.get_log("browser") == []
+
+
+def test_the_first_sentence_leads_to_the_least_sure_images(assessed: Page) -> None:
+    wanted = "About 62 % (55 to 70) of the 35 unsorted images should be right; these 35 are the least sure."
+    assert assessed.one("h1").text == wanted
+    assert assessed.one("#sentence").text == "40 images, 3 known categories, 2 new, 10 doubtful"
+    assessed.one("h1 a").click()
+    assert assessed.browser.current_url.endswith("#unsure")
+    items = assessed.texts("#unsure-list p")
+    assert len(items) == 35
+    certainties = [float(text.split()[0]) for text in items]
+    assert certainties == sorted(certainties)
+    assert "the probability that the category of the image is right" in assessed.one("#unsure .lead").text
+    name = items[0].split()[1]
+    assessed.all("#unsure-list button")[0].click()
+    assessed.wait(lambda: assessed.one("#members").is_displayed())
+    assert assessed.one("#members-title").text == name
+    assessed.keys("\ue00c")
+
+
+def test_labels_to_check_name_label_and_guess(assessed: Page) -> None:
+    contradicted = np.flatnonzero(ASSESSED.guess != ASSESSED.category)[::-1]
+    assert assessed.texts("#check-list .tile p:first-of-type") == [printable(ASSESSED.ids[i]) for i in contradicted]
+    assert assessed.texts("#check-list .words") == [
+        "labelled cat, the model says new-1",
+        "labelled cat, the model says <b>dog</b>",
+    ]
+    assert assessed.texts("#check-list .foot span") == ["0.88", "0.40"]
+    assessed.press("new-1", "Rename")
+    assessed.js("document.querySelector('.rename input').select()")
+    assessed.keys("otter\ue007")
+    assert assessed.texts("#check-list .words")[0] == "labelled cat, the model says otter"
+    wrong = next(one for one in assessed.all("#check-list .tile:first-child button") if one.text == "Wrong")
+    assessed.js("arguments[0].click()", wrong)
+    assert wrong.get_attribute("aria-pressed") == "true"
+    assert assessed.edits() == ["rename new-1 to otter", f"drop {printable(ASSESSED.ids[contradicted[0]])} as wrong"]
+    while assessed.edits():
+        assessed.js("document.getElementById('undo').click()")
+    assert wrong.get_attribute("aria-pressed") == "false"
+
+
+def rows_of(page: Page, name: str) -> dict[str, str]:
+    card = page.card(name)
+    words, values = (card.find_elements("css selector", tag) for tag in ("dt", "dd"))
+    return {word.text: value.text for word, value in zip(words, values, strict=True)}
+
+
+def test_cards_show_the_expected_share_and_merge_it(assessed: Page) -> None:
+    expected = {name: f"{int(100 * share + 0.5)} %" for name, share in SHARES.items()}
+    assert {name: rows_of(assessed, name)["expected right"] for name in SHARES} == expected
+    sizes = [int(((ASSESSED.category == c) & (np.array(ASSESSED.part) == "unlabelled")).sum()) for c in (3, 4)]
+    assessed.press("new-1", "Merge into…")
+    assessed.js("document.getElementById('merge-into').selectedIndex = 0")
+    assessed.one("#merge button[type=submit]").click()
+    share = (sizes[0] * 0.25 + sizes[1] * 0.125) / sum(sizes)
+    assert rows_of(assessed, "new-2")["expected right"] == f"{round(100 * share)} %"
+    assessed.js("document.getElementById('undo').click()")
+
+
+def test_a_run_without_an_expectation_has_no_such_row(page: Page) -> None:
+    assert "expected right" not in rows_of(page, "new-1")
+    assert page.one("h1").text == (
+        "How many of the 40 unsorted images are right is not known: the certainty of this run is not calibrated; "
+        "these 40 are the least sure."
+    )
+    assert page.all("#check") == []
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_the_lists_stand_out_and_fit(assessed: Page, scheme: str) -> None:
+    try:
+        prefer(assessed.browser, scheme)
+        resize(assessed.browser, 400, 800)
+        assessed.load()
+        assert assessed.js(CONTRAST) == []
+        assert assessed.js("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    finally:
+        resize(assessed.browser, 1280)
+        prefer(assessed.browser, "light")

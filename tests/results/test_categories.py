@@ -11,11 +11,13 @@ from helpers.rounding import SINGLE
 from sptnet.errors import Misuse
 from sptnet.results.categories import (
     describe_categories,
-    doubtful_below,
+    labels_to_check,
     mean_directions,
     name_categories,
     read_names,
 )
+from sptnet.results.edits.apply import apply_edit
+from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, SplitCategory
 from sptnet.results.run_result import RunResult
 
 
@@ -91,32 +93,70 @@ def test_at_most_twelve_images_represent_a_category_and_ties_go_to_the_earlier()
     assert describe_categories(result)[0].representatives == tuple(f"i{i:02d}" for i in range(12))
 
 
-def test_doubtful_images_are_uncertain_or_near_another_category() -> None:
-    # Mean directions: c0 at 20, c1 at 90. Image i02 at 60 is nearer to c1; i03 is uncertain; i01 is fine.
-    result = spread([0, 10, 60, 10, 90], [0, 0, 0, 0, 1], [0.9, 0.8, 0.7, 0.34, 0.5], 1, 2)
+def test_doubtful_images_are_more_likely_wrong_than_right() -> None:
+    """Neither the certainty of the others nor the place of an image counts: i02 is nearer to c1."""
+    result = spread([0, 10, 80, 10, 90], [0, 0, 0, 0, 1], [0.9, 0.4999, 0.7, 0.34, 0.5], 1, 2)
     first, second = describe_categories(result)
-    assert first.doubtful == ("i03", "i02")
+    assert first.doubtful == ("i03", "i01")
     assert second.doubtful == ()
+    low = replace(result, certainty=np.full(5, 0.1, np.float32))
+    assert [len(category.doubtful) for category in describe_categories(low)] == [4, 1]
 
 
-@pytest.mark.parametrize(
-    ("certainty", "limit"), [([0.9, 0.98, 1.0], 0.49), ([1.0, 1.0, 1.0], 0.5), ([0.1, 0.2, 0.9], 0.1)]
-)
-def test_the_limit_of_doubt_depends_on_the_median_certainty(certainty: list[float], limit: float) -> None:
-    result = spread([0, 1, 2], [0, 0, 0], certainty, 0, 1)
-    assert doubtful_below(result) == pytest.approx(limit, rel=SINGLE)
-    labelled = replace(result, part=("labelled",) * 3)
-    assert doubtful_below(labelled) == pytest.approx(limit, rel=SINGLE), "none sorted by the model: all count"
-    assert doubtful_below(replace(result, part=("labelled", "labelled", "unlabelled"))) == pytest.approx(
-        min(0.5, certainty[2] / 2), rel=SINGLE
+@pytest.mark.parametrize("part", ["unlabelled", "holdout", "test", "labelled"])
+def test_labels_are_not_doubtful(part: str) -> None:
+    result = replace(spread([0, 0], [0, 0], [0.4, 0.9], 1, 1), part=(part, "unlabelled"))
+    assert describe_categories(result)[0].doubtful == (() if part == "labelled" else ("i00",))
+
+
+def test_images_that_a_person_moved_are_not_doubtful() -> None:
+    moved = apply_edit(spread([0, 0], [0, 1], [0.4, 0.9], 1, 2), Move(("i00",), "c1"))
+    assert [category.doubtful for category in describe_categories(moved)] == [(), ()]
+
+
+def labelled_images() -> RunResult:
+    """Five cats and a dog with labels, and an image without; the model takes three cats for something else."""
+    result = spread([0] * 7, [0, 0, 0, 0, 0, 1, 1], [1.0] * 7, 2, 4)
+    return replace(
+        result,
+        names=("cat", "dog", "new-1", "new-2"),
+        part=(*("labelled",) * 6, "unlabelled"),
+        truth=(*("cat",) * 5, "dog", "cat"),
+        guess=np.array([0, 1, 2, 1, 0, 1, 1]),
+        guess_certainty=np.array([0.9, 0.3, 0.8, 0.3, 0.9, 0.9, 0.9], np.float32),
     )
 
 
-@pytest.mark.parametrize(("degrees", "doubtful"), [(43, ()), (45, ("i00",))])
-def test_a_tiny_margin_is_doubtful(degrees: float, doubtful: tuple[str, ...]) -> None:
-    # c0's mean stays at 0 by mirrored images; cos(43) - cos(47) is 0.049, cos(45) - cos(45) is 0.
-    result = spread([degrees, -degrees, 0, 90], [0, 0, 0, 1], [1] * 4, 0, 2)
-    assert describe_categories(result)[0].doubtful == doubtful
+def test_labels_that_the_model_contradicts_come_most_certain_first() -> None:
+    assert labels_to_check(labelled_images()).tolist() == [2, 1, 3]
+    assert labels_to_check(small_result()).tolist() == []
+    assert labels_to_check(spread([], [], [], 1, 1)).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "left"),
+    [
+        (Drop(("i02",)), [1, 3]),
+        (Move(("i02",), "new-1"), [1, 3]),
+        (Move(("i03",), "cat"), [2, 1]),
+        (Rename("cat", "lynx"), [2, 1, 3]),
+        (Rename("dog", "wolf"), [2, 1, 3]),
+        (Merge(("cat", "new-1"), "cat"), [1, 3]),
+        (Merge(("cat", "dog"), "pet"), [2]),
+        (Merge(("new-1", "new-2"), "new"), [2, 1, 3]),
+        (SplitCategory("cat", 2), [2, 1, 3]),
+        (SplitCategory("dog", 2), [2, 1, 3]),
+        (Move(("i06",), "cat"), [2, 1, 3]),
+    ],
+)
+def test_labels_to_check_follow_the_edits(edit: Edit, left: list[int]) -> None:
+    """A label is checked once a person moves or drops the image, or merges the two categories."""
+    angles = np.deg2rad(np.arange(7))
+    different = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    state = apply_edit(replace(labelled_images(), features=different), edit)
+    assert labels_to_check(state).tolist() == left
+    names = [state.names[state.guess[i]] for i in left]
+    assert all(name not in ("cat", "lynx", "cat-a", "cat-b", "pet") for name in names)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_the_scores_are_those_of_the_guesses(
     assert RunFolder(run).facts()["scores"] == score_sets(few_digits.image_set, split, guess)
     result = read_result(run)
     assert np.array_equal(result.category, category)
-    assert result.guess == tuple(row["guess"] for row in rows)
+    assert np.array_equal(result.guess, guess)
     assert (result.certainty[split.labelled] == 1).all()
 
 

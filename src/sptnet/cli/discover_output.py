@@ -38,12 +38,17 @@ def print_result(run: Path, report: "Report", open_it: bool) -> None:
     """Print the categories and the commands that may follow."""
     import webbrowser
 
-    from sptnet.cli.tables import print_categories
-    from sptnet.report.page.overview import summary
+    from sptnet.cli.tables import print_categories, print_labels_to_check
+    from sptnet.report.page.overview import least_sure, summary
+    from sptnet.results.categories import labels_to_check
 
     result, described, page = report.result, report.categories, report.page
     print_categories(run, described)
+    if report.expectation:
+        unsure = len(least_sure(result)) if page is not None else 0
+        print(f"{report.expectation}{f'; the report shows the {unsure} least sure' if unsure else ''}.")
     print(f"found: {summary(result, described)}")
+    print_labels_to_check(len(labels_to_check(result)))
     if page is not None:
         print(f"report: {page}")
     print("next:")

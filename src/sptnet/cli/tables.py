@@ -42,6 +42,12 @@ def print_categories(run: Path, categories: "Sequence[Category]") -> None:
     print_table(f"categories of {run}", CATEGORY_COLUMNS, rows, lefts=2)
 
 
+def print_labels_to_check(n: int) -> None:
+    """Print the number of labels that the model contradicts, if there are any."""
+    if n:
+        print(f"labels to check: {n:,} (the model contradicts them; the report shows the images)")
+
+
 def category_rows(categories: "Sequence[Category]") -> list[list[str]]:
     """Return the table as text, one row per category with `CATEGORY_COLUMNS`."""
     return [

@@ -11,8 +11,7 @@ from sptnet.results.run_result import RunResult
 from sptnet.runtime.text import count
 
 MOST_REPRESENTATIVES = 12
-DOUBTFUL_CERTAINTY, SHARE_OF_MEDIAN = 0.5, 0.5
-DOUBTFUL_MARGIN = 0.01
+DOUBTFUL_BELOW = 0.5
 
 Floats = npt.NDArray[np.float32]
 
@@ -42,27 +41,26 @@ class Category:
     representatives: tuple[str, ...]
     """Ids of up to 12 images with the highest certainty times cosine to the mean direction, best first."""
     doubtful: tuple[str, ...]
-    """Ids of images with a certainty below `doubtful_below`, or whose cosine to the mean direction of their category
-    exceeds that to any other by less than 0.01; least certain first."""
+    """Ids of the images without a label whose category is more likely wrong than right, least certain first."""
 
 
 def describe_categories(result: RunResult) -> list[Category]:
     """Compute one entry per category in the order of the names, empty ones included. Dropped images do not count."""
     directions = mean_directions(result)
     filled = np.bincount(result.category[result.category >= 0], minlength=len(result.names)) > 0
-    limit = doubtful_below(result)
-    return [_describe(result, index, directions, filled, limit) for index in range(len(result.names))]
+    return [_describe(result, index, directions, filled) for index in range(len(result.names))]
 
 
-def doubtful_below(result: RunResult) -> float:
-    """Return the certainty below which images are doubtful: 0.5, or half of the median if that is less.
+def labels_to_check(result: RunResult) -> npt.NDArray[np.int64]:
+    """Return the positions of the labelled images whose label the model contradicts, most certain first.
 
-    With hundreds of categories, certainties are low throughout.
+    Dropped images and images that a person confirmed or moved are left out.
     """
-    predicted = [part != "labelled" for part in result.part]
-    certainty = result.certainty[predicted] if any(predicted) else result.certainty
-    median = float(np.median(certainty)) if len(certainty) else 1.0
-    return min(DOUBTFUL_CERTAINTY, SHARE_OF_MEDIAN * median)
+    labelled = np.array([part == "labelled" for part in result.part], dtype=np.bool_)
+    has_both = (result.category >= 0) & (result.guess >= 0)
+    contradicted = np.flatnonzero(labelled & has_both & (result.guess != result.category))
+    positions = np.array([i for i in contradicted if result.ids[i] not in result.confirmed], dtype=np.int64)
+    return positions[np.argsort(-result.guess_certainty[positions], kind="stable")]
 
 
 def mean_directions(result: RunResult) -> Floats:
@@ -74,21 +72,18 @@ def mean_directions(result: RunResult) -> Floats:
     return (sums / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def _describe(
-    result: RunResult, index: int, directions: Floats, filled: npt.NDArray[np.bool_], limit: float
-) -> Category:
+def _describe(result: RunResult, index: int, directions: Floats, filled: npt.NDArray[np.bool_]) -> Category:
     members = np.flatnonzero(result.category == index)
     is_new = index >= result.n_known
     if len(members) == 0:
         return Category(result.names[index], is_new, 0, None, None, None, (), ())
     certainty = result.certainty[members]
-    cosines = result.features[members] @ directions.T
-    own = cosines[:, index]
+    own = result.features[members] @ directions[index]
     rivals = filled & (np.arange(len(filled)) != index)
-    others = cosines[:, rivals].max(1) if rivals.any() else np.full(len(members), -np.inf)
     best = np.argsort(-certainty * own, kind="stable")[:MOST_REPRESENTATIVES]
-    doubtful = np.flatnonzero((certainty < limit) | (own - others < DOUBTFUL_MARGIN))
-    doubtful = doubtful[np.lexsort((own[doubtful] - others[doubtful], certainty[doubtful]))]
+    unlabelled = np.array([result.part[i] != "labelled" for i in members])
+    doubtful = np.flatnonzero(unlabelled & (certainty < DOUBTFUL_BELOW))
+    doubtful = doubtful[np.argsort(certainty[doubtful], kind="stable")]
     return Category(
         name=result.names[index],
         is_new=is_new,

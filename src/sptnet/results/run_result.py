@@ -32,23 +32,23 @@ class RunResult:
     category: npt.NDArray[np.int64]
     """Index into `names`, of shape (n,); -1 for a dropped image."""
     certainty: npt.NDArray[np.float32]
-    """Probability that the category is right, of shape (n,); 1 where a person labelled or moved the image."""
+    """Probability that the category is right, of shape (n,); 1 where a person labelled, confirmed or moved the
+    image."""
     features: npt.NDArray[np.float32]
     """n x d with unit rows."""
     truth: tuple[str | None, ...]
     """True class of each image, None where unknown."""
-    guess: tuple[str | None, ...] = ()
-    """The model's own category of each image by its name before all edits, None where a person has decided since.
-    If not given, `category` is the model's own."""
+    confirmed: frozenset[str] = frozenset()
+    """Ids of the images that a person confirmed in their category or moved to it."""
+    guess: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """The model's own category, an index into `names` of shape (n,); `category` if not given."""
     guess_certainty: npt.NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
     """Probability that the guess is right, of shape (n,); `certainty` if not given."""
 
     def __post_init__(self) -> None:
-        if not self.guess:
-            own = tuple(self.names[i] if 0 <= i < len(self.names) else None for i in self.category.tolist())
-            object.__setattr__(self, "guess", own)
-        if len(self.guess_certainty) == 0:
-            object.__setattr__(self, "guess_certainty", self.certainty)
+        for column, default in (("guess", self.category), ("guess_certainty", self.certainty)):
+            if len(getattr(self, column)) == 0:
+                object.__setattr__(self, column, default)
         columns = ("sources", "part", "category", "certainty", "features", "truth", "guess", "guess_certainty")
         for column in columns:
             n = len(getattr(self, column))
@@ -57,7 +57,8 @@ class RunResult:
         for kind, texts in (("ids", self.ids), ("category names", self.names)):
             if len(set(texts)) != len(texts):
                 raise Misuse(f"the {kind} repeat. Give each its own.")
-        if ((self.category < DROPPED) | (self.category >= len(self.names))).any():
+        indices = np.concatenate([self.category, self.guess])
+        if ((indices < DROPPED) | (indices >= len(self.names))).any():
             raise Misuse(f"a category lies outside -1..{len(self.names) - 1}. Give an index into the names, or -1.")
         if not 0 <= self.n_known <= len(self.names):
             raise Misuse(
@@ -105,7 +106,7 @@ def read_result(run_path: str | Path) -> RunResult:
         ),
         features=read_features(run.path / FEATURES, len(rows), run.path),
         truth=tuple(row["truth"] or None for row in rows),
-        guess=tuple(row["guess"] for row in rows),
+        guess=np.array([index[row["guess"]] for row in rows], dtype=np.int64),
         guess_certainty=np.array([row["certainty"] for row in rows], dtype=np.float32),
     )
 

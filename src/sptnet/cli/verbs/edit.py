@@ -107,12 +107,13 @@ def apply(
 @app.command("list")
 def list_(context: typer.Context) -> None:
     """Show the categories with all edits."""
-    from sptnet.cli.tables import print_categories
-    from sptnet.results.categories import describe_categories
+    from sptnet.cli.tables import print_categories, print_labels_to_check
+    from sptnet.results.categories import describe_categories, labels_to_check
     from sptnet.results.edits.log import current
 
     result = current(context.obj)
     print_categories(context.obj, describe_categories(result))
+    print_labels_to_check(len(labels_to_check(result)))
     dropped = int((result.category < 0).sum())
     if dropped:
         print(f"dropped images: {dropped:,}")

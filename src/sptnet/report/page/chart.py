@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -18,6 +18,8 @@ class ChartLine:
 
     name: str
     points: tuple[tuple[float, float], ...]
+    labels: tuple[str, ...] = ()
+    """Text at each point of a short line, if any."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Chart:
 
 def draw(chart: Chart) -> Markup:
     """Draw the SVG element. All texts are escaped."""
-    lines = [ChartLine(line.name, thinned(line.points)) for line in chart.lines]
+    lines = [replace(line, points=thinned(line.points)) for line in chart.lines]
     xs = [x for line in lines for x, _ in line.points]
     xs += [*(chart.band or ()), *([chart.mark[0]] if chart.mark else [])]
     ys = [y for line in lines for _, y in line.points]
@@ -107,6 +109,10 @@ def _line(number: int, line: ChartLine, places: list[tuple[float, float]], chart
         dot = Markup('<circle class="dot s{}" cx="{:g}" cy="{:g}" r="2.6"><title>{}, {:,g}: {}</title></circle>')
         for (x, y), (count, value) in zip(places, line.points, strict=True):
             parts.append(dot.format(number % 8, x, y, line.name, count, chart.word(value)))
+    if line.labels:
+        text = Markup('<text class="tick middle" x="{:g}" y="{:g}">{}</text>')
+        for (x, y), label in zip(places, line.labels, strict=True):
+            parts.append(text.format(x, y - 8 if y > TOP + 12 else y + 16, label))
     return Markup("").join(parts)
 
 

@@ -4,24 +4,39 @@ from collections.abc import Sequence
 from typing import Any
 
 from sptnet.report.page.image_map import ImageMap
-from sptnet.report.page.overview import display_order, doubtful_ids, member_order
-from sptnet.results.categories import Category
+from sptnet.report.page.overview import display_order, doubtful_ids, least_sure, member_order, unsorted
+from sptnet.results.categories import Category, labels_to_check
 from sptnet.results.run_result import RunResult
 from sptnet.runtime.text import printable
 
+MOST_TO_CHECK = 200
+
+
+def listed_images(result: RunResult) -> tuple[list[int], list[int]]:
+    """Return the positions of the images in lists of their own: the least sure ones, and labels to check."""
+    return least_sure(result), labels_to_check(result)[:MOST_TO_CHECK].tolist()
+
 
 def page_data(
-    result: RunResult, categories: Sequence[Category], images: Sequence[int], on_map: ImageMap
+    result: RunResult,
+    categories: Sequence[Category],
+    images: Sequence[int],
+    on_map: ImageMap,
+    expected: Sequence[float | None] | None = None,
 ) -> dict[str, Any]:
     """Return categories in display order, with their images by number on the page.
 
-    Names that are not printable also have a printable form under `shown`.
+    Names that are not printable also have a printable form under `shown`. `expected` is the expected share of right
+    images per category.
     """
     number = {image: i for i, image in enumerate(images)}
     position = {id_: i for i, id_ in enumerate(result.ids)}
     order = display_order(categories)
     shown_at = {categories[index].name: i for i, index in enumerate(order)}
     members, doubtful = member_order(result, categories), doubtful_ids(categories)
+    unsure, to_check = listed_images(result)
+    open_images = unsorted(result)
+    place = {index: i for i, index in enumerate(order)}
 
     def entry(index: int) -> dict[str, Any]:
         category = categories[index]
@@ -31,6 +46,8 @@ def page_data(
             "new": category.is_new,
             "size": category.size,
             "certainty": _rounded(category.mean_certainty),
+            "expected": None if expected is None else _rounded(expected[index]),
+            "unsorted": int(open_images[members[index]].sum()),
             "cohesion": _rounded(category.cohesion),
             "nearest": None if category.nearest_known is None else shown_at[category.nearest_known],
             "doubtful": len(category.doubtful),
@@ -46,6 +63,12 @@ def page_data(
             "certainty": [round(float(result.certainty[i]), 3) for i in images],
             "doubtful": [int(result.ids[i] in doubtful) for i in images],
         },
+        "unsure": [number[i] for i in unsure if i in number],
+        "to_check": [
+            {"image": number[i], "guess": place[int(result.guess[i])], "certainty": round(float(value), 3)}
+            for i, value in zip(to_check, result.guess_certainty[to_check], strict=True)
+            if i in number
+        ],
         "dropped": int((result.category < 0).sum()),
         "map": {
             "image": [number[i] for i in on_map.images.tolist()],

@@ -1,12 +1,16 @@
-"""Charts of a run: estimate of the number of categories, losses, scores."""
+"""Charts of a run: estimate of the number of categories, losses, scores, reliability of the certainty."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sptnet.errors import Failure
+from sptnet.metrics import calibration_bins, calibration_error, rightly_sorted
 from sptnet.report.count_curve import curve_lines, estimate_in_words
 from sptnet.report.page.chart import Chart, ChartLine
+from sptnet.results.run_result import RunResult
 
 SCORES = {"all": "All", "old": "Old", "new": "New"}
 LOSSES = {
@@ -36,6 +40,39 @@ def count_chart(file: Path) -> Chart | None:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise Failure(f"{file} is damaged ({error!r}). Move it away to write the page without that curve.") from error
+
+
+def reliability_chart(result: RunResult, is_edited: bool = False) -> Chart | None:
+    """Return certainty against the share of right images; `result` is that of the run without edits.
+
+    None if the truth of no unsorted image is known.
+    """
+    parts_and_truths = enumerate(zip(result.part, result.truth, strict=True))
+    images = [i for i, (part, truth) in parts_and_truths if part == "unlabelled" and truth is not None]
+    if not images:
+        return None
+    known = result.names[: result.n_known]
+    names = [*known, *sorted({str(result.truth[i]) for i in images} - set(known))]
+    number = {name: i for i, name in enumerate(names)}
+    truth = np.array([number[str(result.truth[i])] for i in images], dtype=np.int64)
+    right = rightly_sorted(truth, result.category[images], result.n_known)
+    certainty = result.certainty[images].astype(np.float64)
+    bins = calibration_bins(certainty, right)
+    points = tuple((100 * one.certainty, one.right) for one in bins)
+    counts = tuple(f"{one.images:,}" for one in bins)
+    error = calibration_error(certainty, right)
+    return Chart(
+        title="Reliability: certainty against the share of right images",
+        x_label="certainty in per cent",
+        lines=(
+            ChartLine("images by certainty", points, counts),
+            ChartLine("perfect calibration", ((0.0, 0.0), (100.0, 1.0))),
+        ),
+        percent=True,
+        note=f"Expected calibration error: {error:.3f}. Numbers at the points count the images of each tenth. A known "
+        "category is right if it is the true class; new categories are matched to new classes one to one."
+        + (" The chart is of the run before its edits." if is_edited else ""),
+    )
 
 
 def training_charts(metrics: list[dict[str, Any]]) -> list[Chart]:

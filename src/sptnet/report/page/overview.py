@@ -1,9 +1,58 @@
-"""The summary sentence of the page, and the order of categories and images."""
+"""The first sentences of the page, the least sure images, and the order of categories and images."""
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from sptnet.results.categories import Category
+from sptnet.results.expected_accuracy import ExpectedAccuracy
 from sptnet.results.run_result import RunResult
+
+MOST_LEAST_SURE = 40
+
+
+def expectation(result: RunResult, expected: ExpectedAccuracy | None, reason: str) -> str:
+    """Return how many unsorted images should be right, or `reason`: a sentence without its end; "" without images."""
+    n = int(unsorted(result).sum())
+    if n == 0:
+        return ""
+    images = f"{n:,} unsorted {'image' if n == 1 else 'images'}"
+    if expected is None:
+        return f"How many of the {images} are right is not known: {reason.rstrip('.')}"
+    value, low, high = (f"{100 * share:.0f}" for share in (expected.value, expected.low, expected.high))
+    return f"About {value} % ({low} to {high}) of the {images} should be right"
+
+
+def unsorted(result: RunResult) -> npt.NDArray[np.bool_]:
+    """Return True per image that the run was to sort: neither labelled nor kept aside."""
+    return np.array([part == "unlabelled" for part in result.part], dtype=np.bool_)
+
+
+def least_sure(result: RunResult) -> list[int]:
+    """Return the positions of up to 40 unsorted images, least certain first.
+
+    Dropped images, and images that are certain or confirmed by a person, are left out.
+    """
+    candidates = np.flatnonzero(unsorted(result) & (result.category >= 0) & (result.certainty < 1))
+    ordered = candidates[np.argsort(result.certainty[candidates], kind="stable")].tolist()
+    return [i for i in ordered if result.ids[i] not in result.confirmed][:MOST_LEAST_SURE]
+
+
+def expected_shares(result: RunResult, before: RunResult, expected: ExpectedAccuracy | None) -> list[float | None]:
+    """Return the expected share of right images among the unsorted images of each category, None if unknown.
+
+    `before` is the result without edits. Every image keeps the expected share of its category before the edits; images
+    that a person confirmed or moved count as right.
+    """
+    if expected is None:
+        return [None] * len(result.names)
+    of_category = np.array([expected.categories.get(name, np.nan) for name in before.names])
+    share = np.append(of_category, np.nan)[before.category]
+    share[[id_ in result.confirmed for id_ in result.ids]] = 1.0
+    counts = unsorted(result) & np.isfinite(share)
+    inside = [share[counts & (result.category == index)] for index in range(len(result.names))]
+    return [float(values.mean()) if len(values) else None for values in inside]
 
 
 def summary(result: RunResult, categories: Sequence[Category]) -> str:

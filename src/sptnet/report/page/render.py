@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from sptnet.runtime.text import printable
 
-SCRIPTS = ("dom.js", "store.js", "cards.js", "members.js", "edits.js", "map.js", "attention.js", "start.js")
+SCRIPTS = ("dom.js", "store.js", "cards.js", "members.js", "lists.js", "edits.js", "map.js", "attention.js", "start.js")
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 

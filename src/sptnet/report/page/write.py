@@ -6,20 +6,21 @@ from typing import Any
 
 from sptnet.errors import Misuse
 from sptnet.report.page.confusion import confusion
-from sptnet.report.page.content import page_data
-from sptnet.report.page.curves import count_chart, training_charts
+from sptnet.report.page.content import listed_images, page_data
+from sptnet.report.page.curves import count_chart, reliability_chart, training_charts
 from sptnet.report.page.facts import edit_command, run_facts
 from sptnet.report.page.image_map import image_map
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import LoadedModel, ModelViews, load_for_pictures, model_views
-from sptnet.report.page.overview import summary
+from sptnet.report.page.overview import expectation, expected_shares, summary
 from sptnet.report.page.render import render
 from sptnet.report.page.shown_images import pictured_images
 from sptnet.report.page.thumbnails import thumbnails
-from sptnet.results.categories import Category, describe_categories
+from sptnet.results.assessment import read_expectation
+from sptnet.results.categories import Category, describe_categories, labels_to_check
 from sptnet.results.edits.log import current, in_force, read_edits
 from sptnet.results.run_folder import RunFolder
-from sptnet.results.run_result import RunResult
+from sptnet.results.run_result import RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.progress import Say, bar, say
 
@@ -35,13 +36,15 @@ class Report:
 
     result: RunResult
     categories: list[Category]
+    expectation: str
+    """How many unsorted images should be right, a sentence without its end; "" if there are none."""
     page: Path | None = None
 
 
 def read_for_report(run: str | Path) -> Report:
     """Read a finished run without writing a page."""
     result = current(run)
-    return Report(result, describe_categories(result))
+    return Report(result, describe_categories(result), expectation(result, *read_expectation(RunFolder(run).facts())))
 
 
 def write_report(
@@ -58,8 +61,13 @@ def write_report(
     """
     folder = RunFolder(run)
     target = _target(folder, out)
-    config, facts, metrics, result = folder.config(), folder.facts(), folder.metrics(), current(run)
+    config, facts, metrics = folder.config(), folder.facts(), folder.metrics()
+    n_edits = len(in_force(read_edits(run)))
+    before = read_result(run)
+    result = current(run) if n_edits else before
     categories = describe_categories(result)
+    expected, reason = read_expectation(facts)
+    opening = expectation(result, expected, reason)
     sources = image_sources(result, config.data, tell)
     views = ModelViews()
     if model_pictures:
@@ -69,13 +77,17 @@ def write_report(
     on_map = image_map(result)
     table = confusion(result)
     also = {*on_map.images.tolist(), *(table.images() if table else ()), *(entry["image"] for entry in views.attention)}
-    images = pictured_images(result, categories, also)
+    images = pictured_images(result, categories, also.union(*listed_images(result)))
     number = {image: i for i, image in enumerate(images)}
-    data = page_data(result, categories, images, on_map)
+    data = page_data(result, categories, images, on_map, expected_shares(result, before, expected))
     content: dict[str, Any] = {
         "generator": GENERATOR,
         "name": facts.get("data", {}).get("name") or folder.path.absolute().name,
+        "expectation": opening,
+        "is_calibrated": expected is not None,
         "summary": summary(result, categories),
+        "n_to_check": len(labels_to_check(result)),
+        "reliability": reliability_chart(before, n_edits > 0),
         "n_images": sum(category.size for category in categories),
         "n_pictured": len(images),
         "n_on_map": len(on_map.images),
@@ -87,7 +99,7 @@ def write_report(
         "number": number,
         "place": {result.names.index(entry["name"]): i for i, entry in enumerate(data["categories"])},
         "names": result.names,
-        "n_edits": len(in_force(read_edits(run))),
+        "n_edits": n_edits,
         "prompts": views.prompts,
         "facts": run_facts(folder.path, config, facts),
         "edit_command": edit_command(folder.path),
@@ -100,7 +112,7 @@ def write_report(
     n_missing = sum(picture is None for picture in pictures)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_text_atomically(target, render(**content, pictures=pictures, n_missing=n_missing))
-    return Report(result, categories, target)
+    return Report(result, categories, opening, target)
 
 
 def _target(folder: RunFolder, out: str | Path | None) -> Path:

@@ -31,7 +31,7 @@ def apply_edit(result: RunResult, edit: Edit) -> RunResult:
         case Drop():
             category = result.category.copy()
             category[_positions(result, edit.images)] = DROPPED
-            return replace(result, category=category)
+            return replace(result, category=category, confirmed=result.confirmed - set(edit.images))
         case Undo():
             raise Misuse("an undo alone changes nothing. Replay it with the edits before it.")
 
@@ -72,6 +72,7 @@ def _merge(result: RunResult, edit: Merge) -> RunResult:
         names=tuple(edit.into if i == target else result.names[i] for i in kept),
         n_known=sum(i < result.n_known for i in kept),
         category=new_index[result.category],
+        guess=new_index[result.guess],
     )
 
 
@@ -95,11 +96,14 @@ def _split(result: RunResult, edit: SplitCategory) -> RunResult:
         check_name(name)
     category = np.where(result.category > index, result.category + edit.parts - 1, result.category)
     category[members] = index + parts
+    guess = np.where(result.guess > index, result.guess + edit.parts - 1, result.guess)
+    guess[members] = np.where(result.guess[members] == index, category[members], guess[members])
     return replace(
         result,
         names=(*result.names[:index], *free[: edit.parts], *result.names[index + 1 :]),
         n_known=result.n_known + (edit.parts - 1 if index < result.n_known else 0),
         category=category,
+        guess=guess,
     )
 
 
@@ -125,9 +129,8 @@ def _move(result: RunResult, edit: Move) -> RunResult:
     category, certainty = result.category.copy(), result.certainty.copy()
     category[images] = names.index(edit.to)
     certainty[images] = 1.0
-    decided = set(images.tolist())
-    guess = tuple(None if i in decided else own for i, own in enumerate(result.guess))
-    return replace(result, names=names, category=category, certainty=certainty, guess=guess)
+    confirmed = result.confirmed | set(edit.images)
+    return replace(result, names=names, category=category, certainty=certainty, confirmed=confirmed)
 
 
 def check_name(name: str) -> None:

@@ -2,7 +2,8 @@
 const CARD_PICTURES = 8;
 const FIRST_CARDS = 24;
 const MEANING = {
-  "mean certainty": "how sure the model is of the category, from 0 to 1",
+  "mean certainty": "mean probability that the category of an image is right; 1 for labels",
+  "expected right": "share of the unsorted images here that should be right",
   cohesion: "mean cosine between the images and the mean direction of the category; 1 means all alike",
   "nearest known": "the known category that looks most alike",
 };
@@ -49,6 +50,7 @@ function card(category) {
   const rows = {
     images: numbers.format(category.size),
     "mean certainty": share(category.certainty),
+    ...expectedRow(category),
     cohesion: share(category.cohesion),
     "nearest known": nearest ? nearest.shown : "–",
   };
@@ -78,6 +80,14 @@ function card(category) {
   });
   makeDraggable(item, category.key);
   return item;
+}
+
+// Categories without unsorted images, and runs without an expectation, have no such row.
+function expectedRow(category) {
+  const bases = category.parts.map((part) => data.categories[part]).filter((base) => base.expected !== null);
+  const images = bases.reduce((sum, base) => sum + base.unsorted, 0);
+  const right = bases.reduce((sum, base) => sum + base.unsorted * base.expected, 0);
+  return images ? { "expected right": `${Math.round((100 * right) / images)} %` } : {};
 }
 
 function makeDraggable(item, key) {
