@@ -1,7 +1,7 @@
 """Estimate the number of categories from clusterings into K clusters and the labelled points."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,7 +13,6 @@ from sptnet.clustering.count_search import (
     Choice,
     Curve,
     GrowingRepeat,
-    Measure,
     PlainRepeat,
     Scores,
     choose_best,
@@ -24,11 +23,10 @@ from sptnet.clustering.count_search import (
     search_by_brent,
     search_by_silhouette,
 )
-from sptnet.clustering.count_share import MOST_POINTS, share_trials
+from sptnet.clustering.count_share import MOST_POINTS, combine, share_evidence
 from sptnet.clustering.points import principal_components, unit_features
 from sptnet.clustering.semi_supervised_kmeans import class_ranks
 from sptnet.errors import Misuse
-from sptnet.metrics import matched_share
 
 MOST_CATEGORIES = 1000
 LEAST_POINTS_EACH = 4  # mean number of points per category at the default max_categories
@@ -80,7 +78,8 @@ def estimate_n_categories(
 
     Methods:
     "share" finds the count at which the known classes hold as large a share of the points as of the clusters, measured
-    in three ways; the score of a count is its plausibility. It uses at most 4,000 points and no repeats.
+    in three ways on at most 4,000 points. The less the clusters match the known classes, the more it departs from
+    "balance". The score of a count is its plausibility.
     "balance" finds the count at which clusters are as fine as the known classes: pairs of labelled points are separated
     as often as they are merged. The silhouette, as a share of its maximum, is added to the score. The search goes up
     from the smallest count until clusters are clearly too fine, then tries more counts near the best one. The estimate
@@ -105,8 +104,6 @@ def estimate_n_categories(
     low, high = checked_range(min_categories, max_categories, ranks)
     random = check_random_state(random_state)
     seeds = [int(seed) for seed in random.randint(2**31 - 1, size=n_repeats)]
-    if method == "share":
-        return estimate_by_share(points, ranks, low, high, random, on_trial)
     if method == "brent":
         curve = Curve([PlainRepeat(points, ranks, seed, max(1, STARTS // n_repeats)) for seed in seeds], on_trial)
         search_by_brent(curve, low, high)
@@ -119,32 +116,25 @@ def estimate_n_categories(
         return make_estimate(curve, curve.silhouettes, choose_best, method)
     search_by_balance(curve, low, high)
     refine(curve, curve.balance_scores)
-    return make_estimate(curve, curve.balance_scores, choose_by_trust, method)
+    balanced = make_estimate(curve, curve.balance_scores, choose_by_trust, "balance")
+    return balanced if method == "balance" else estimate_by_share(points, ranks, low, high, random, balanced)
 
 
 def estimate_by_share(
-    points: Floats,
-    ranks: Counts,
-    low: int,
-    high: int,
-    random: np.random.RandomState,
-    on_trial: Callable[[int, int], None],
+    points: Floats, ranks: Counts, low: int, high: int, random: np.random.RandomState, balanced: CountEstimate
 ) -> CountEstimate:
-    """Estimate the count by the share of the known classes, on a sample of many points."""
+    """Combine the estimate by balance with the share of the known classes, on a sample of many points."""
     chosen = np.sort(random.permutation(len(points))[:MOST_POINTS])
     if len(np.unique(ranks[chosen])) < len(np.unique(ranks)):
         chosen = np.union1d(chosen, np.flatnonzero(ranks >= 0))  # every known class is needed
-    points, ranks, seed = points[chosen], ranks[chosen], int(random.randint(2**31 - 1))
-    trials, evidence = share_trials(points, ranks, low, high, seed, on_trial)
-    measure = Measure(principal_components(points, DIMENSIONS), ranks, random)
-    curve = []
-    for trial in trials:
-        found = measure(trial.clusters, trial.n_clusters, trial.inertia)
-        accuracy, score = matched_share(found.table), evidence.plausibility(trial.n_clusters)
-        curve.append(CountTrial(trial.n_clusters, accuracy, found.silhouette, trial.inertia, score))
-    n_categories = min(high, max(low, round(evidence.mean)))
-    least, most = evidence.interval(high)
-    return CountEstimate(n_categories, (min(least, n_categories), max(most, n_categories)), curve, "share")
+    evidence = share_evidence(points[chosen], ranks[chosen], low, high, int(random.randint(2**31 - 1)))
+    accuracy = next(trial.labelled_accuracy for trial in balanced.curve if trial.n_categories == balanced.n_categories)
+    counts = combine(evidence, balanced.n_categories, accuracy or 0.0, int(ranks.max()) + 1)
+    n_categories = min(high, max(low, round(counts.mean)))
+    least, most = counts.interval()
+    curve = [replace(trial, score=counts.plausibility(trial.n_categories)) for trial in balanced.curve]
+    interval = min(n_categories, max(low, least)), max(n_categories, min(high, most))
+    return CountEstimate(n_categories, interval, curve, "share")
 
 
 def make_estimate(curve: Curve, scores: Scores, choice: Choice, method: str) -> CountEstimate:
