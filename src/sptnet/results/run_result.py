@@ -32,11 +32,14 @@ class RunResult:
     category: npt.NDArray[np.int64]
     """Index into `names`, of shape (n,); -1 for a dropped image."""
     certainty: npt.NDArray[np.float32]
-    """Certainty of the model from 0 to 1, of shape (n,); 1 where a person labelled or moved the image."""
+    """Certainty of the model from 0 to 1, of shape (n,); 1 where a person labelled, confirmed or moved the
+    image."""
     features: npt.NDArray[np.float32]
     """n x d with unit rows."""
     truth: tuple[str | None, ...]
     """True class of each image, None where unknown."""
+    confirmed: frozenset[str] = frozenset()
+    """Ids of the images that a person confirmed in their category or moved to it."""
 
     def __post_init__(self) -> None:
         for column in ("sources", "part", "category", "certainty", "features", "truth"):

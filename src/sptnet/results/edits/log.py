@@ -8,12 +8,27 @@ from typing import Any
 
 from sptnet.errors import Failure, Misuse
 from sptnet.results.edits.apply import apply_edit
-from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, SplitCategory, Undo, as_dict, parse_edit
+from sptnet.results.edits.types import (
+    CarryNames,
+    Confirm,
+    Drop,
+    Edit,
+    Merge,
+    Move,
+    Rename,
+    SplitCategory,
+    Undo,
+    as_dict,
+    parse_edit,
+)
+from sptnet.results.run_folder import EDITS
 from sptnet.results.run_result import RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
 
 __all__ = [
     "EDITS",
+    "CarryNames",
+    "Confirm",
     "Drop",
     "Edit",
     "Merge",
@@ -32,8 +47,6 @@ __all__ = [
     "read_log",
     "replay",
 ]
-
-EDITS = "edits.jsonl"
 
 
 def in_force(edits: Sequence[Edit]) -> list[Edit]:

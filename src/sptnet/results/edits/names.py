@@ -4,7 +4,7 @@ A renamed or merged category has one new name. For a split category, an image is
 direction at the time of the split is nearest to its feature. Edits of single images do not affect others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sptnet.results.categories import mean_directions
 from sptnet.results.edits.apply import apply_edit
 from sptnet.results.edits.log import in_force, read_edits
-from sptnet.results.edits.types import Edit, Merge, Rename, SplitCategory
+from sptnet.results.edits.types import CarryNames, Edit, Merge, Rename, SplitCategory
 from sptnet.results.run_result import RunResult, read_result
 
 Floats = npt.NDArray[np.float32]
@@ -65,9 +65,11 @@ def edited_names(result: RunResult, edits: Sequence[Edit]) -> EditedNames:
         before, result = result, apply_edit(result, edit)
         match edit:
             case Rename(category, to):
-                parts = [_renamed(its, {category}, to) for its in parts]
+                parts = [_renamed(its, {category: to}) for its in parts]
             case Merge(categories, into):
-                parts = [_renamed(its, set(categories), into) for its in parts]
+                parts = [_renamed(its, dict.fromkeys(categories, into)) for its in parts]
+            case CarryNames(categories, names):
+                parts = [_renamed(its, dict(zip(categories, names, strict=True))) for its in parts]
             case SplitCategory(category, n, _):
                 first = before.names.index(category)
                 directions = mean_directions(result)
@@ -76,8 +78,8 @@ def edited_names(result: RunResult, edits: Sequence[Edit]) -> EditedNames:
     return EditedNames(result.names, result.n_known, tuple(parts))
 
 
-def _renamed(parts: tuple[Part, ...], old: set[str], new: str) -> tuple[Part, ...]:
-    return tuple(replace(part, name=new) if part.name in old else part for part in parts)
+def _renamed(parts: tuple[Part, ...], to: Mapping[str, str]) -> tuple[Part, ...]:
+    return tuple(replace(part, name=to.get(part.name, part.name)) for part in parts)
 
 
 def _divided(part: Part, category: str, fresh: tuple[Part, ...]) -> tuple[Part, ...]:
