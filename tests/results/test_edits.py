@@ -23,6 +23,7 @@ from sptnet.results.edits.log import (
     EDITS,
     CarryNames,
     Confirm,
+    Count,
     Drop,
     Edit,
     Merge,
@@ -332,11 +333,12 @@ EVERY = (
     Drop((IDS[1],)),
     Confirm(("new-1", IDS[0])),
     CarryNames(("new-1", "new-2"), ("otter", "new-1")),
+    Count(5),
     Undo(),
 )
 
 
-VERBS = "rename, merge, split, move, drop, confirm, carry, undo"
+VERBS = "rename, merge, split, move, drop, confirm, carry, count, undo"
 
 
 @pytest.mark.parametrize("edit", EVERY, ids=lambda edit: type(edit).__name__)
@@ -389,6 +391,7 @@ def test_edits_in_words() -> None:
         "drop 1 image (cat/b.png)",
         "confirm new-1, cat/a.png",
         "carry names from the earlier round (new-1 is otter, new-2 is new-1)",
+        "count 5 categories",
         "undo",
     ]
 

@@ -14,7 +14,7 @@ from sptnet.data.load import SplitImages
 from sptnet.discovery.settings import read_images
 from sptnet.errors import Failure, Misuse
 from sptnet.results.edits.carried_names import carried_names
-from sptnet.results.edits.log import CarryNames, Edit, add_edits, read_edits, replay
+from sptnet.results.edits.log import CarryNames, Count, Edit, add_edits, in_force, read_edits, replay
 from sptnet.results.edits.names import edited_names
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import DROPPED, RunResult, read_result
@@ -43,8 +43,8 @@ class Round:
 def next_round(earlier: str | Path, out: Path) -> Round:
     """Return settings and labels for a run in `out` that starts from the edits of an earlier run.
 
-    The number of categories is counted again if it was counted in the earlier run; otherwise it is the number that the
-    user gave, with the edits.
+    The number of categories is counted again if it was counted in the earlier run. A number that a person gave or chose
+    by an edit is kept, one more or less for every later split or merge.
     """
     run = RunFolder(earlier)
     config = run.config()
@@ -52,7 +52,7 @@ def next_round(earlier: str | Path, out: Path) -> Round:
         raise Misuse(f"the run {run.path} was not made from a folder of images. Continue a run that was.")
     result, edits = read_result(run.path), read_edits(run.path)
     state = replay(result, edits)
-    counted = run.estimate_file.is_file()
+    counted = run.estimate_file.is_file() and not any(isinstance(edit, Count) for edit in in_force(edits))
     labels = next_labels(result, edits)
     _check_news(run.path, result, state, labels, counted)
     present = {id_ for id_, source in zip(result.ids, result.sources, strict=True) if source is not None}
@@ -74,7 +74,8 @@ def _check_news(run: Path, result: RunResult, state: RunResult, labels: Mapping[
 
     Names alone teach nothing, nor do merged or split new categories if their number is counted again.
     """
-    before = {id_: str(truth) for id_, truth in zip(result.ids, result.truth, strict=True) if id_ in given_ids(result)}
+    given = given_ids(result)
+    before = {id_: str(truth) for id_, truth in zip(result.ids, result.truth, strict=True) if id_ in given}
     pairs = {(before[id_], labels[id_]) for id_ in before.keys() & labels.keys()}
     same_groups = len(pairs) == len({old for old, _ in pairs}) == len({new for _, new in pairs})
     if before.keys() != labels.keys() or not same_groups or not (counted or len(state.names) == len(result.names)):

@@ -6,6 +6,7 @@ split.json       which images are labelled           checkpoints/     to resume 
 estimate.json    of n_categories = "auto"            tokens/          the token bank, if any
 features.safetensors  of every image                 edits.jsonl      a person's changes
 report.html      the page of `sptnet report`
+counts/          the images in other numbers of categories
 labels.csv, earlier.csv  of another round: its labels, and the categories of the earlier run
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
 """
@@ -22,12 +23,12 @@ from sptnet.config.recipes import read_config, to_toml
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.files import check_new_folder, check_outside, write_text_atomically
 
-EDITS = "edits.jsonl"
+EDITS, COUNTS = "edits.jsonl", "counts"
 OWN = (
     *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*", "estimate.json*"),
     *("labels.csv*", "earlier.csv*"),
     *("features.safetensors*", "report.html*"),
-    *("checkpoints", "categories", "model", "model.*", "model-*", "best-*", "tokens"),
+    *("checkpoints", "categories", COUNTS, "model", "model.*", "model-*", "best-*", "tokens"),
 )
 
 
@@ -49,6 +50,16 @@ class RunFolder:
     def write_estimate(self, estimate: dict[str, Any]) -> None:
         """Write the estimated number of categories, its interval and its curve."""
         write_text_atomically(self.estimate_file, json.dumps(finite(estimate), indent=1) + "\n")
+
+    def plausible_counts(self) -> tuple[int, int] | None:
+        """Read the lowest and highest plausible number of categories; None if the number was given."""
+        if not self.estimate_file.is_file():
+            return None
+        try:
+            low, high = json.loads(self.estimate_file.read_text(encoding="utf-8"))["interval"]
+            return int(low), int(high)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Failure(f"{self.estimate_file} is damaged ({error!r}). Delete it to go on without it.") from error
 
     def model_of_stage(self, stage: str) -> Path:
         """Path of the model at the end of a stage before the last."""

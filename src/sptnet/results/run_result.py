@@ -1,8 +1,8 @@
 """The result of a finished run, read from its folder: images, categories, certainty, features."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from sptnet.errors import Failure, Misuse
 from sptnet.model.model_folder import DESCRIPTION, find_model_folder
+from sptnet.results.counts import Clustering, KeptCounts
 from sptnet.results.predictions import FEATURES, damaged, read_features, read_predictions
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.text import first_three, printable
@@ -40,6 +41,8 @@ class RunResult:
     """True class of each image, None where unknown."""
     confirmed: frozenset[str] = frozenset()
     """Ids of the images that a person confirmed in their category or moved to it."""
+    counts: Mapping[int, Clustering] = field(default_factory=dict)
+    """Clusterings of the images by number of categories."""
 
     def __post_init__(self) -> None:
         for column in ("sources", "part", "category", "certainty", "features", "truth"):
@@ -85,18 +88,21 @@ def read_result(run_path: str | Path) -> RunResult:
     ids = tuple(row["image"] for row in rows)
     labelled = [row["part"] == "labelled" and row["truth"] in index for row in rows]
     category = [row["truth" if known else "category"] for row, known in zip(rows, labelled, strict=True)]
+    category_ids = np.array([index[name] for name in category], dtype=np.int64)
+    certainty = np.array(
+        [1.0 if known else row["certainty"] for row, known in zip(rows, labelled, strict=True)], dtype=np.float32
+    )
     return RunResult(
         ids=ids,
         sources=tuple(_sources(folder, ids)),
         part=tuple(row["part"] for row in rows),
         names=names,
         n_known=n_known,
-        category=np.array([index[name] for name in category], dtype=np.int64),
-        certainty=np.array(
-            [1.0 if known else row["certainty"] for row, known in zip(rows, labelled, strict=True)], dtype=np.float32
-        ),
+        category=category_ids,
+        certainty=certainty,
         features=read_features(run.path / FEATURES, len(rows), run.path),
         truth=tuple(row["truth"] or None for row in rows),
+        counts=KeptCounts(run.path, Clustering(category_ids, certainty, None, n_known), len(names)),
     )
 
 

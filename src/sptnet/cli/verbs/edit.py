@@ -104,6 +104,17 @@ def confirm(
 
 
 @app.command()
+def count(
+    context: typer.Context,
+    n: Annotated[int, typer.Argument(metavar="N", help="Number of categories, known and new.")],
+) -> None:
+    """Group the images into another number of categories, without training. Names follow the images."""
+    from sptnet.results.edits.types import Count
+
+    _add(context.obj, Count(n))
+
+
+@app.command()
 def undo(context: typer.Context) -> None:
     """Undo the last edit that is in force."""
     from sptnet.results.edits.log import add_edits, in_force, read_edits

@@ -8,7 +8,7 @@ from sptnet.errors import Misuse
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
 from sptnet.report.page.curves import count_chart, training_charts
-from sptnet.report.page.facts import edit_command, run_facts
+from sptnet.report.page.facts import count_command, edit_command, run_facts
 from sptnet.report.page.image_map import image_map
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import LoadedModel, ModelViews, load_for_pictures, model_views
@@ -17,7 +17,8 @@ from sptnet.report.page.render import render
 from sptnet.report.page.shown_images import pictured_images
 from sptnet.report.page.thumbnails import thumbnails
 from sptnet.results.categories import Category, describe_categories
-from sptnet.results.edits.log import current, in_force, read_edits
+from sptnet.results.counts import KeptCounts
+from sptnet.results.edits.log import Count, current, in_force, read_edits
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult
 from sptnet.runtime.files import write_text_atomically
@@ -72,6 +73,8 @@ def write_report(
     images = pictured_images(result, categories, also)
     number = {image: i for i, image in enumerate(images)}
     data = page_data(result, categories, images, on_map)
+    edits = in_force(read_edits(run))
+    chosen = [edit.n_categories for edit in edits if isinstance(edit, Count)]
     content: dict[str, Any] = {
         "generator": GENERATOR,
         "name": facts.get("data", {}).get("name") or folder.path.absolute().name,
@@ -87,7 +90,10 @@ def write_report(
         "number": number,
         "place": {result.names.index(entry["name"]): i for i, entry in enumerate(data["categories"])},
         "names": result.names,
-        "n_edits": len(in_force(read_edits(run))),
+        "n_edits": len(edits),
+        "counts": sorted(result.counts),
+        "count": chosen[-1] if chosen else result.counts.n_own if isinstance(result.counts, KeptCounts) else None,
+        "count_command": count_command(folder.path),
         "prompts": views.prompts,
         "facts": run_facts(folder.path, config, facts),
         "edit_command": edit_command(folder.path),

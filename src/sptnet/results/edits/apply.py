@@ -10,7 +10,19 @@ import numpy.typing as npt
 
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.errors import Misuse
-from sptnet.results.edits.types import CarryNames, Confirm, Drop, Edit, Merge, Move, Rename, SplitCategory, Undo
+from sptnet.results.edits.choose_count import apply_count
+from sptnet.results.edits.types import (
+    CarryNames,
+    Confirm,
+    Count,
+    Drop,
+    Edit,
+    Merge,
+    Move,
+    Rename,
+    SplitCategory,
+    Undo,
+)
 from sptnet.results.run_result import DROPPED, RunResult
 from sptnet.runtime.text import first_three, listed, printable
 
@@ -36,6 +48,8 @@ def apply_edit(result: RunResult, edit: Edit) -> RunResult:
             return _confirm(result, edit)
         case CarryNames():
             return _carry_names(result, edit)
+        case Count():
+            return apply_count(result, edit)
         case Undo():
             raise Misuse("an undo alone changes nothing. Replay it with the edits before it.")
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from sptnet.errors import Failure, Misuse
 from sptnet.results.edits.apply import apply_edit
+from sptnet.results.edits.choose_count import ensure_clustering
 from sptnet.results.edits.types import (
     CarryNames,
     Confirm,
+    Count,
     Drop,
     Edit,
     Merge,
@@ -29,6 +31,7 @@ __all__ = [
     "EDITS",
     "CarryNames",
     "Confirm",
+    "Count",
     "Drop",
     "Edit",
     "Merge",
@@ -98,12 +101,17 @@ def current(run_path: str | Path) -> RunResult:
 
 
 def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> RunResult:
-    """Add edits to the log and return the result after them. If one of them fails, none is added."""
+    """Add edits to the log and return the result after them. If one of them fails, none is added.
+
+    Clusterings into numbers of categories that were chosen are made and kept if they are missing.
+    """
     result, log = read_result(run_path), read_edits(run_path)
-    state = _replayed(run_path, result, log)
+    state = _replayed(run_path, result, log, cluster=True)
     for number, edit in enumerate(edits, start=1):
         log.append(edit)
         try:
+            if isinstance(edit, Count):
+                ensure_clustering(run_path, result, edit.n_categories)
             state = replay(result, log) if isinstance(edit, Undo) else apply_edit(state, edit)
         except Misuse as error:
             if len(edits) == 1:
@@ -117,8 +125,11 @@ def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> RunResult:
     return state
 
 
-def _replayed(run_path: str | Path, result: RunResult, edits: Sequence[Edit]) -> RunResult:
+def _replayed(run_path: str | Path, result: RunResult, edits: Sequence[Edit], cluster: bool = False) -> RunResult:
     try:
+        for edit in in_force(edits) if cluster else ():
+            if isinstance(edit, Count):
+                ensure_clustering(run_path, result, edit.n_categories)
         return replay(result, edits)
     except Misuse as error:
         raise Failure(

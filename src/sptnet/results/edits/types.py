@@ -77,11 +77,18 @@ class CarryNames:
 
 
 @dataclass(frozen=True)
+class Count:
+    """Choose another number of categories; the images are grouped anew without training."""
+
+    n_categories: int
+
+
+@dataclass(frozen=True)
 class Undo:
     """Undo the last edit that was not undone yet."""
 
 
-Edit = Rename | Merge | SplitCategory | Move | Drop | Confirm | CarryNames | Undo
+Edit = Rename | Merge | SplitCategory | Move | Drop | Confirm | CarryNames | Count | Undo
 VERBS: dict[str, type[Edit]] = {
     "rename": Rename,
     "merge": Merge,
@@ -90,6 +97,7 @@ VERBS: dict[str, type[Edit]] = {
     "drop": Drop,
     "confirm": Confirm,
     "carry": CarryNames,
+    "count": Count,
     "undo": Undo,
 }
 _KINDS: dict[Any, str] = {
@@ -150,6 +158,8 @@ def describe_edit(edit: Edit) -> str:
         case CarryNames(categories, to):
             pairs = [f"{printable(a)} is {printable(b)}" for a, b in zip(categories, to, strict=False)]
             return f"carry names from the earlier round ({first_three(pairs)})"
+        case Count(n_categories):
+            return f"count {n_categories} categories"
         case Undo():
             return "undo"
 
