@@ -12,7 +12,7 @@ from sptnet.data.load import SplitImages, resolve_n_categories
 from sptnet.discovery.pace import measure_pace
 from sptnet.discovery.plan import ImageFacts, Plan, after_training, before_training, limit_stages
 from sptnet.discovery.planner import PLANNED, check_wishes, make_plan, with_batch_size
-from sptnet.discovery.rounds import LABELS, labels_text, next_round, read_round
+from sptnet.discovery.rounds import carry_names, next_round, read_round, round_files
 from sptnet.discovery.settings import AUTO, change_settings, make_settings, read_images
 from sptnet.discovery.trial import can_try, try_training
 from sptnet.errors import Misuse
@@ -113,7 +113,7 @@ def another_round(
     images = read_round(config, found.labels)
     if wishes.method is None and wishes.minutes is None and not choose and found.had_labels:
         wishes = Wishes(config.method, None, wishes.given | PLANNED, wishes.report)
-    discovery = plan_discovery(config, images, run, wishes, {LABELS: labels_text(found.labels)}, limited=True)
+    discovery = plan_discovery(config, images, run, wishes, round_files(found), limited=True)
     return discovery, len(found.labels)
 
 
@@ -161,9 +161,10 @@ def plan_discovery(
 
 
 def finish(run: Path, experiment: Experiment, page: bool = True) -> Report:
-    """Remove the token bank of a finished run, which may be large, and write its report."""
+    """Remove the token bank of a finished run, carry names over from the earlier round, and write the report."""
     if (run / "tokens").is_dir():
         shutil.rmtree(run / "tokens")
+    carry_names(run)
     state = experiment.state
     state.drop_projection()
     return write_report(run, model=(state.model, state.card)) if page else read_for_report(run)
