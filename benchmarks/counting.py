@@ -26,7 +26,8 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 from sklearn.cluster import KMeans
 
-from sptnet.clustering.count import CountEstimate, estimate_n_categories, unit_features
+from sptnet.clustering.count import CountEstimate, estimate_n_categories
+from sptnet.clustering.points import unit_features
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import load_data
 from sptnet.inference.features import extract_features

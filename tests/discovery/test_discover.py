@@ -8,6 +8,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conftest import Call
@@ -19,9 +20,10 @@ from sptnet.discovery import pace
 from sptnet.discovery.settings import DEFAULT_BACKBONE, make_settings
 from sptnet.model.backbone import EMBEDDED
 from sptnet.model.vit import timm_vit
-from sptnet.results.edits.log import current
+from sptnet.results.edits.log import CarryNames, current, read_edits
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import read_result
+from sptnet.training.experiment import Experiment
 from sptnet.training.trainer import StageTrainer
 
 SMALL = ["--backbone", EMBEDDED, "--set", "backbone.image_size=32", "--device", "cpu"]
@@ -230,12 +232,13 @@ def test_another_round_learns_from_the_edits(call: Call, first: Path, tmp_path: 
     assert f"another round on {first}: it starts with {len(labels):,} labels\n" in answer.out
     assert {label for path, label in labels.items() if path.startswith("0/")} == {"nought"}
     assert set(labels.values()) == {"nought", "1", "2", "three"}
+    assert len(labels) == 12 + len(moved), "the rename of nought adds no label"
     before, after = RunFolder(first).config(), RunFolder(tmp_path / "second").config()
     assert after.simgcd.minutes is not None and 29 < after.simgcd.minutes <= 30, "the limit holds in every round"
     unlimited = after.simgcd.model_copy(update={"minutes": None})
     assert (after.method, unlimited, after.views) == (before.method, before.simgcd, before.views)
     state = current(first)
-    assert after.n_categories == len({state.names[i] for i in state.category} | set(labels.values()))
+    assert after.n_categories == len(state.names) == 7, "the six that were given, and the one that was made"
     assert all(labels[image] == "three" for image in moved)
     found = read_result(tmp_path / "second")
     assert found.names[: found.n_known] == ("1", "2", "nought", "three")
@@ -254,10 +257,55 @@ def test_a_clustered_pile_gets_a_method_that_learns(call: Call, bare: Path, tmp_
     assert call("discover", bare, "--out", first, *QUICK, "--categories", "4").code == 0
     for old, name in (("new-1", "a"), ("new-2", "b")):
         assert call("edit", first, "rename", old, name).code == 0
-    answer = call("discover", "--continue", first, "--out", tmp_path / "second", "--dry-run", "--minutes", "6000")
+    words = ["discover", "--continue", first, "--out", tmp_path / "second", "--dry-run", "--minutes", "6000"]
+    assert (
+        f"sptnet edit {first} confirm new-4, or move what is wrong: sptnet edit {first} move IMAGE" in call(*words).err
+    )
+    assert call("edit", first, "confirm", "a", "b").code == 0
+    answer = call(*words)
     assert answer.code == 0, answer.err
     assert "of 2 known categories (a, b)" in answer.out
     assert "  SimGCD for 200 epochs" in answer.out
+
+
+def test_new_categories_keep_their_names_in_the_next_round(
+    call: Call, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert call("discover", images, "--out", first, *QUICK, "--method", "sskmeans").code == 0
+    found = read_result(first)
+    new = [name for name in found.names[found.n_known :] if len(found.members(name))]
+    assert len(new) >= 2, "or this test shows nothing"
+    for name in new[1:]:
+        assert call("edit", first, "rename", name, f"{name} as it was").code == 0
+    assert call("edit", first, "confirm", new[0]).code == 0
+
+    def stop(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Experiment, "_write_results", stop)
+        assert call("discover", "--continue", first, "--out", second, "--no-report").code == 130
+    resumed = call("discover", "--resume", "--out", second)
+    assert resumed.code == 0, resumed.err
+    assert json.loads((second / "estimate.json").read_text())["n_categories"] >= found.n_known + 1, "counted again"
+    before, plain, after = current(first), read_result(second), current(second)
+    assert new[0] in after.names[: after.n_known], "a confirmed category is known"
+    carried = [name for name in after.names if name.endswith(" as it was")]
+    assert carried
+    for name in carried:
+        shared = set(before.members(name)) & set(after.members(name))
+        assert 2 * len(shared) >= min(len(before.members(name)), len(after.members(name)))
+    assert np.array_equal(plain.category, after.category), "names alone have changed"
+    (edit,) = read_edits(second)
+    assert isinstance(edit, CarryNames)
+    assert carried[0] in resumed.out and carried[0] in (second / "report.html").read_text()
+    assert call("discover", "--resume", "--out", second, "--no-report").code == 0
+    assert read_edits(second) == [edit]
+    assert call("predict", second, images, "--out", tmp_path / "all.csv", "--device", "cpu").code == 0
+    assert {row["category"] for row in csv.DictReader((tmp_path / "all.csv").read_text().splitlines())} & set(carried)
+    assert call("edit", second, "undo").code == 0
+    assert current(second).names == plain.names
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------
@@ -281,7 +329,10 @@ def test_a_clustered_pile_gets_a_method_that_learns(call: Call, bare: Path, tmp_
             ["--continue", "FIRST", "--out", "FIRST", "--overwrite"],
             "which it builds on. Give another --out.",
         ),
-        (["--continue", "FIRST", "--out", "OUT"], "has been edited, so another round would learn nothing new."),
+        (
+            ["--continue", "FIRST", "--out", "OUT"],
+            "has been confirmed or moved, so another round would learn nothing new.",
+        ),
         (["IMAGES", "--out", "OUT", "--open", "--no-report"], "--open shows the report, which --no-report leaves out."),
         (["IMAGES", "--out", "IMAGES/run"], "lies inside the data folder"),
         (["IMAGES", "--out", "FILE"], "is a file or a link. Give a folder that does not exist yet with --out."),

@@ -15,18 +15,8 @@ from sptnet.discovery import discover as discovery
 from sptnet.discovery import pace as pace_module
 from sptnet.discovery.discover import Wishes, plan_discovery
 from sptnet.discovery.pace import Pace, measure_pace
-from sptnet.discovery.plan import (
-    LEAST_STEPS,
-    PLANNED,
-    ImageFacts,
-    Plan,
-    after_training,
-    before_training,
-    limit_stages,
-    make_plan,
-    scaled_border,
-    with_batch_size,
-)
+from sptnet.discovery.plan import ImageFacts, Plan, after_training, before_training, limit_stages
+from sptnet.discovery.planner import LEAST_STEPS, PLANNED, make_plan, scaled_border, with_batch_size
 from sptnet.discovery.settings import make_settings
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of

@@ -304,12 +304,17 @@ def test_a_merge_can_be_cancelled(page: Page) -> None:
     assert page.names() == ORDER
 
 
-def mark_wrong(page: Page, name: str, image: str) -> None:
+def mark(page: Page, name: str, image: str, button: str) -> None:
+    """Open a category and press a button of one of its images."""
     page.js("[...document.querySelectorAll('.card .open')].find((e) => e.textContent === arguments[0]).click()", name)
     page.wait(lambda: page.one("#members").is_displayed())
     tiles = page.texts("#members .tile p")
-    page.all("#members .tile button")[tiles.index(printable(image))].click()
+    page.all(f"#members .tile .{button}")[tiles.index(printable(image))].click()
     page.keys("\ue00c")
+
+
+def mark_wrong(page: Page, name: str, image: str) -> None:
+    mark(page, name, image, "wrong")
 
 
 def test_edits_are_saved_and_taken_over_by_the_command_line(
@@ -354,6 +359,72 @@ def test_edits_are_saved_and_taken_over_by_the_command_line(
     assert edited.category[[RESULT.ids.index(odd), -1]].tolist() == [-1, -1]
     assert len(edited.members("mammal")) == 21
     assert page.texts(".card dd:first-of-type")[0] == "21"
+
+
+def rows_of(page: Page, name: str) -> dict[str, str]:
+    words, values = (page.card(name).find_elements("css selector", tag) for tag in ("dt", "dd"))
+    return {word.text: value.text for word, value in zip(words, values, strict=True)}
+
+
+def test_categories_and_images_are_confirmed(
+    page: Page, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def pressed(name: str) -> tuple[str, bool]:
+        button = page.card(name).find_element("css selector", ".confirm")
+        return button.get_attribute("aria-pressed"), button.is_enabled()
+
+    odd, cats = HOSTILE[-1], RESULT.members("cat")
+    home = RESULT.names[RESULT.category[RESULT.ids.index(odd)]]
+    assert "confirmed" not in rows_of(page, "new-2")
+    mark_wrong(page, "new-2", RESULT.ids[-1])
+    page.press("new-2", "Confirm")
+    assert page.focused() == "Confirm"
+    assert page.one("#live").get_attribute("textContent") == "Confirmed new-2."
+    assert (rows_of(page, "new-2")["confirmed"], pressed("new-2")) == ("11", ("true", True))
+    page.press("new-1", "Confirm")
+    page.press("new-1", "Confirm")
+    assert pressed("new-1") == ("false", True), "taken back"
+    mark(page, home, odd, "right")
+    mark(page, "cat", RESULT.ids[cats[1]], "right")
+    mark(page, "cat", RESULT.ids[cats[2]], "right")
+    mark(page, "cat", RESULT.ids[cats[2]], "right")
+    assert (rows_of(page, "cat")["confirmed"], pressed("cat")) == ("1", ("false", True))
+    mark_wrong(page, "cat", RESULT.ids[cats[1]])
+    assert "confirmed" not in rows_of(page, "cat")
+    page.press("new-1", "Merge into…")
+    page.js("document.getElementById('merge-into').selectedIndex = 0")
+    page.one("#merge button[type=submit]").click()
+    assert (rows_of(page, "new-2")["confirmed"], pressed("new-2")) == ("11", ("false", True))
+    assert page.edits() == [
+        f"drop {RESULT.ids[-1]} as wrong",
+        "confirm new-2",
+        f"confirm {printable(odd)}",
+        f"confirm {printable(RESULT.ids[cats[1]])}",
+        f"drop {printable(RESULT.ids[cats[1]])} as wrong",
+        "merge new-1 into new-2",
+    ]
+    file = page.save()
+    saved = json.loads(file.read_text(encoding="utf-8"))["edits"]
+    assert saved[1:3] == [{"verb": "confirm", "targets": ["new-2"]}, {"verb": "confirm", "targets": [odd]}]
+    monkeypatch.setattr(sys, "argv", ["sptnet", "edit", str(run), "apply", str(file)])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0, capsys.readouterr().err
+    edited = current(run)
+    assert edited.confirmed == {odd, *(RESULT.ids[i] for i in RESULT.members("new-2")[:-1])}
+    try:
+        write_report(run, tell=lambda message: None)
+        page.load()
+        assert (rows_of(page, "new-2")["confirmed"], pressed("new-2")) == ("11", ("false", True))
+        page.press("new-2", "Confirm")
+        assert (rows_of(page, "new-2")["confirmed"], pressed("new-2")) == ("21", ("true", True))
+        page.js("document.querySelector('.card .open').click()")
+        assert {one.is_enabled() for one in page.all("#members .right")} == {False}
+        assert {one.get_attribute("aria-pressed") for one in page.all("#members .right")} == {"true"}
+        assert page.js(CONTRAST) == []
+    finally:
+        (run / "edits.jsonl").unlink()
+        write_report(run, tell=lambda message: None)
 
 
 def test_hostile_names_are_shown_as_texts_and_do_nothing(page: Page) -> None:
@@ -588,12 +659,6 @@ def test_labels_to_check_name_label_and_guess(assessed: Page) -> None:
     while assessed.edits():
         assessed.js("document.getElementById('undo').click()")
     assert wrong.get_attribute("aria-pressed") == "false"
-
-
-def rows_of(page: Page, name: str) -> dict[str, str]:
-    card = page.card(name)
-    words, values = (card.find_elements("css selector", tag) for tag in ("dt", "dd"))
-    return {word.text: value.text for word, value in zip(words, values, strict=True)}
 
 
 def test_cards_show_the_expected_share_and_merge_it(assessed: Page) -> None:

@@ -28,6 +28,13 @@ def test_few_shared_images_carry_no_name() -> None:
     assert spread == ("new-1",)
 
 
+def test_the_name_of_a_category_that_has_gone_is_given_to_no_other() -> None:
+    before, after = np.array([0, 0, 1, 1]), np.array([0, 0, 0, 0])
+    before = np.concatenate([before, np.full(4, -1)])
+    after = np.concatenate([after, np.full(4, 1)])
+    assert carried_names(("new-2", "new-1"), before, ("new-1", "new-2"), after, 0) == ("new-2", "new-3")
+
+
 def test_a_known_name_is_given_to_no_other() -> None:
     before, after = np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0])
     assert carried_names(("seal", "whale"), before, ("seal", "new-1"), after, 1) == ("seal", "new-1")

@@ -10,7 +10,7 @@ import pytest
 from helpers.result_runs import make_run, small_result
 from sptnet.results.edits.log import add_edits
 from sptnet.results.edits.names import edited_names, names_for
-from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, SplitCategory, Undo
+from sptnet.results.edits.types import CarryNames, Confirm, Drop, Edit, Merge, Move, Rename, SplitCategory, Undo
 
 
 def sorted_into(edits: Sequence[Edit], categories: Sequence[int], degrees: Sequence[float]) -> list[str]:
@@ -31,6 +31,8 @@ def sorted_into(edits: Sequence[Edit], categories: Sequence[int], degrees: Seque
         ([Merge(("new-1",), "cat")], ["cat", "dog", "cat", "new-2"]),
         ([Merge(("cat", "dog"), "pet"), Rename("pet", "friend")], ["friend", "friend", "new-1", "new-2"]),
         ([Rename("new-1", "eel"), Undo()], ["cat", "dog", "new-1", "new-2"]),
+        ([CarryNames(("new-1", "new-2"), ("new-2", "eel"))], ["cat", "dog", "new-2", "eel"]),
+        ([Confirm(("new-1",))], ["cat", "dog", "new-1", "new-2"]),
         ([Move(("cat/a.png",), "dog"), Drop(("cat/b.png",))], ["cat", "dog", "new-1", "new-2"]),
         ([Move(("cat/a.png", "cat/b.png"), "lynx", create=True)], ["cat", "dog", "new-1", "new-2"]),
     ],

@@ -21,6 +21,9 @@ from sptnet.errors import Failure, Misuse
 from sptnet.results.edits.apply import check_name
 from sptnet.results.edits.log import (
     EDITS,
+    CarryNames,
+    Confirm,
+    Count,
     Drop,
     Edit,
     Merge,
@@ -147,9 +150,52 @@ def test_dropped_images_come_back_by_a_move() -> None:
     assert sorted_into(apply_edit(result, Move((IDS[0], IDS[3]), "dog")))["dog"] == [0, 3]
 
 
+def test_all_images_of_a_category_are_confirmed() -> None:
+    result = apply_edit(apply_edit(small_result(), Drop((IDS[4],))), Confirm(("new-1", IDS[2])))
+    assert result.confirmed == {IDS[2], *IDS[5:]}
+    assert result.certainty.tolist() == pytest.approx([0.9, 0.8, 1.0, 0.9, 0.9, 1.0, 1.0, 1.0], rel=SINGLE)
+    assert sorted_into(result) == sorted_into(apply_edit(small_result(), Drop((IDS[4],))))
+    assert (result.names, result.n_known) == (small_result().names, 2)
+
+
+def test_a_name_that_is_both_is_the_category() -> None:
+    result = replace(small_result(), names=("cat", "dog", IDS[0], "new-2"))
+    assert apply_edit(result, Confirm((IDS[0],))).confirmed == set(IDS[4:])
+
+
+def test_confirmed_are_the_members_at_that_time() -> None:
+    early = replay(small_result(), [Confirm(("dog",)), Merge(("new-1",), "dog")])
+    late = replay(small_result(), [Merge(("new-1",), "dog"), Confirm(("dog",))])
+    assert early.confirmed == {IDS[3]}
+    assert late.confirmed == set(IDS[3:])
+
+
+def test_what_a_person_did_last_holds() -> None:
+    edits: list[Edit] = [Confirm(("new-1",)), Move((IDS[4],), "dog"), Drop((IDS[5],))]
+    result = replay(small_result(), edits)
+    assert result.confirmed == {IDS[4], IDS[6], IDS[7]}
+    assert result.members("dog").tolist() == [3, 4]
+    back = replay(small_result(), [*edits, Move((IDS[5],), "cat")])
+    assert back.confirmed == {IDS[4], IDS[5], IDS[6], IDS[7]}
+
+
+def test_the_parts_of_a_split_are_not_confirmed() -> None:
+    result = replay(small_result(), [Confirm(("new-1", "dog")), SplitCategory("new-1", 2)])
+    assert result.confirmed == {IDS[3]}
+    assert replay(result, [Confirm(("new-1-a",))]).confirmed == {IDS[3], IDS[4], IDS[5]}
+
+
+def test_names_are_carried_all_at_once() -> None:
+    result = apply_edit(small_result(), CarryNames(("new-1", "new-2"), ("new-2", "new-1")))
+    assert result.names == ("cat", "dog", "new-2", "new-1")
+    assert result.members("new-2").tolist() == [4, 5, 6, 7]
+
+
 def test_the_state_before_is_not_changed() -> None:
     result = small_result()
     for edit in (
+        Confirm(("new-1", IDS[0])),
+        CarryNames(("new-1",), ("x",)),
         Move((IDS[0],), "dog"),
         Drop((IDS[1],)),
         SplitCategory("new-1", 2),
@@ -197,11 +243,35 @@ def test_the_state_before_is_not_changed() -> None:
             "the run has no images x, y, z, .... Give names from the column image of predictions.csv.",
         ),
         (Drop(("x\n",)), "the run has no image 'x\\n'. Give names from the column image of predictions.csv."),
+        (
+            Confirm(("dgo",)),
+            "there is no category dgo. Did you mean dog? Or give an image from the column image of predictions.csv.",
+        ),
+        (Confirm(("new-2",)), "new-2 has no images to confirm. Move some to it first, or leave it out."),
+        (CarryNames(("cow",), ("x",)), "there is no category cow. Choose from: cat, dog, new-1, new-2."),
+        (
+            CarryNames(("cat", "cat"), ("x", "y")),
+            "a category has no name to carry over, or two. Give one name for each category.",
+        ),
+        (
+            CarryNames(("cat", "dog"), ("x",)),
+            "a category has no name to carry over, or two. Give one name for each category.",
+        ),
+        (
+            CarryNames(("cat", "new-1"), ("x", "dog")),
+            "two categories would be called dog. Give each category its own name.",
+        ),
         (Undo(), "an undo alone changes nothing. Replay it with the edits before it."),
     ],
 )
 def test_impossible_edits_are_refused(edit: Edit, message: str) -> None:
     assert refusal(edit) == message
+
+
+def test_a_dropped_image_cannot_be_confirmed() -> None:
+    assert refusal(Confirm((IDS[0],)), apply_edit(small_result(), Drop((IDS[0],)))) == (
+        "cat/a.png was dropped. Move it to a category instead, which confirms it too."
+    )
 
 
 def test_images_that_are_all_the_same_cannot_be_split() -> None:
@@ -241,7 +311,13 @@ def test_good_names(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "edit", [Rename("new-1", "a/b"), Merge(("cat", "dog"), "a/b"), Move((IDS[0],), "a/b", create=True)]
+    "edit",
+    [
+        Rename("new-1", "a/b"),
+        Merge(("cat", "dog"), "a/b"),
+        Move((IDS[0],), "a/b", create=True),
+        CarryNames(("new-1",), ("a/b",)),
+    ],
 )
 def test_every_edit_checks_names(edit: Edit) -> None:
     assert "a/b cannot name a category, because names become folders." in refusal(edit)
@@ -255,8 +331,14 @@ EVERY = (
     SplitCategory("new-1", 2, 5),
     Move((IDS[0], "caf\udce9.png"), "dog", True),
     Drop((IDS[1],)),
+    Confirm(("new-1", IDS[0])),
+    CarryNames(("new-1", "new-2"), ("otter", "new-1")),
+    Count(5),
     Undo(),
 )
+
+
+VERBS = "rename, merge, split, move, drop, confirm, carry, count, undo"
 
 
 @pytest.mark.parametrize("edit", EVERY, ids=lambda edit: type(edit).__name__)
@@ -272,11 +354,8 @@ def test_defaults_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (3, "3 is no edit. Give an object with a verb, one of rename, merge, split, move, drop, undo."),
-        (
-            {"verb": []},
-            "{'verb': []} is no edit. Give an object with a verb, one of rename, merge, split, move, drop, undo.",
-        ),
+        (3, f"3 is no edit. Give an object with a verb, one of {VERBS}."),
+        ({"verb": []}, f"{{'verb': []}} is no edit. Give an object with a verb, one of {VERBS}."),
         ({"verb": "undo", "x": 1}, "the edit undo has no x. It has: nothing else."),
         (
             {"verb": "rename", "category": "a", "to": "b", "into": "c"},
@@ -310,6 +389,9 @@ def test_edits_in_words() -> None:
         "split new-1 into 2 parts",
         "move 2 images to dog (cat/a.png, 'caf\\udce9.png')",
         "drop 1 image (cat/b.png)",
+        "confirm new-1, cat/a.png",
+        "carry names from the earlier round (new-1 is otter, new-2 is new-1)",
+        "count 5 categories",
         "undo",
     ]
 
@@ -324,6 +406,8 @@ def histories(draw: st.DrawFn) -> list[Edit]:
     for number in range(draw(st.integers(1, 6))):
         images = tuple(draw(st.lists(st.sampled_from(result.ids), min_size=1, max_size=4)))
         name, other = (draw(st.sampled_from(result.names)) for _ in range(2))
+        filled = [n for n in (*result.names, *result.ids) if n in result.ids or len(result.members(n))]
+        filled = [n for n in filled if n in result.names or result.category[result.ids.index(n)] >= 0]
         large = [n for n in result.names if len(result.members(n)) >= 2]
         choices: list[Edit] = [
             Rename(name, f"name {number}"),
@@ -331,6 +415,8 @@ def histories(draw: st.DrawFn) -> list[Edit]:
             Move(images, f"name {number}", create=True),
             Drop(images),
             *([Merge((name,), other), Merge((name, other), f"name {number}")] if name != other else []),
+            *([Confirm((draw(st.sampled_from(filled)),))] if filled else []),
+            *([CarryNames((name, other), (other, name))] if name != other else []),
             *([SplitCategory(draw(st.sampled_from(large)), 2, draw(st.integers(0, 3)))] if large else []),
         ]
         edits.append(draw(st.sampled_from(choices)))
@@ -348,6 +434,7 @@ def test_every_image_is_in_one_category_and_undo_restores_the_state(edits: list[
     assert_same(replay(small_result(), edits), last)
     assert sorted(i for members in sorted_into(last).values() for i in members) == list(range(8))
     assert last.ids == IDS
+    assert all(last.category[IDS.index(id_)] >= 0 and last.certainty[IDS.index(id_)] == 1 for id_ in last.confirmed)
     assert len(set(last.names)) == len(last.names)
     for n, state in enumerate(reversed(states)):
         assert_same(replay(small_result(), [*edits, *[Undo()] * n]), state)
@@ -460,6 +547,11 @@ def call(run: Path, call: Call) -> Call:
             "move 1 image to lynx (cat/a.png); 2 known and 3 new",
         ),
         (["drop", IDS[0]], Drop(IDS[:1]), "drop 1 image (cat/a.png); 2 known and 2 new"),
+        (
+            ["confirm", "new-1", IDS[0]],
+            Confirm(("new-1", IDS[0])),
+            "confirm new-1, cat/a.png; 2 known and 2 new",
+        ),
     ],
 )
 def test_each_verb_writes_its_edit(call: Call, run: Path, words: list[object], edit: Edit, said: str) -> None:
@@ -471,6 +563,11 @@ def test_images_may_be_given_by_their_files(call: Call, run: Path, tmp_path: Pat
     monkeypatch.chdir(tmp_path / "data" / "cat")
     assert call("drop", "b.png", tmp_path / "data" / IDS[2]).code == 0
     assert read_edits(run) == [Drop((IDS[1], IDS[2]))]
+    assert call("confirm", "a.png", tmp_path / "data" / IDS[3], "dog").code == 0
+    assert read_edits(run)[1] == Confirm((IDS[0], IDS[3], "dog"))
+    (tmp_path / "data" / "cat" / "dog").symlink_to(tmp_path / "data" / IDS[4])
+    assert call("confirm", "dog").code == 0, "the category, not the file"
+    assert read_edits(run)[2] == Confirm(("dog",))
 
 
 def test_undo_says_what_it_took_back(call: Call, run: Path) -> None:
@@ -544,6 +641,8 @@ def test_a_file_that_cannot_be_applied(call: Call, run: Path, tmp_path: Path, te
     ("words", "message"),
     [
         (["rename", "new1", "x"], "there is no category new1. Did you mean new-1, new-2?"),
+        (["confirm", "x.png"], "there is no category x.png. Choose from: cat, dog, new-1, new-2. Or give an image from "
+         "the column image of predictions.csv."),
         (["drop", "x"], "the run has no image x. Give names from the column image of predictions.csv."),
         (["move", IDS[0], "--to", "cow"], "there is no category cow. Choose from: cat, dog, new-1, new-2. To make a new"
          " category, add --create."),

@@ -204,7 +204,7 @@ def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Cal
         if words[0] == "edit":
             assert answer.out.strip() == printed.strip()
         done.append(words[0])
-    assert done == ["check", "discover", *["edit"] * 5, "discover", "export", "predict"]
+    assert done == ["check", "discover", *["edit"] * 6, "discover", "export", "predict"]
     assert len((tmp_path / "more.csv").read_text().splitlines()) == 4
 
 

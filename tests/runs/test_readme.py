@@ -69,7 +69,7 @@ def test_the_commands_for_own_images(folder: Path, monkeypatch: pytest.MonkeyPat
     lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("sptnet ")]
     commands = [shlex.split(line, comments=True)[1:] for line in lines]
     verbs = [command[0] for command in commands]
-    assert verbs == ["check", "discover", "edit", "edit", "discover", "export", "predict"]
+    assert verbs == ["check", "discover", "edit", "edit", "edit", "discover", "export", "predict"]
     quick = ["--backbone", "sptnet_digits_vit", "--categories", "7", "--method", "sskmeans"]
     more = {"check": ["--no-time"], "discover": quick}  # the time of the default backbone takes long to measure
     for command in commands:

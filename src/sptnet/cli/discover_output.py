@@ -55,6 +55,7 @@ def print_result(run: Path, report: "Report", open_it: bool) -> None:
     new = next((category.name for category in described if category.is_new and category.size), result.names[0])
     for words in (
         ["edit", str(run), "rename", new, "NAME"],
+        ["edit", str(run), "confirm", "NAME"],
         ["discover", "--continue", str(run), "--out", f"{run}-2"],
         ["export", str(run), "--as", "links", "--to", f"{run}-sorted"],
     ):

@@ -10,19 +10,11 @@ from sptnet.config import Config
 from sptnet.config.recipes import Settings
 from sptnet.data.load import SplitImages, resolve_n_categories
 from sptnet.discovery.pace import measure_pace
-from sptnet.discovery.plan import (
-    PLANNED,
-    ImageFacts,
-    Plan,
-    after_training,
-    before_training,
-    check_wishes,
-    limit_stages,
-    make_plan,
-    with_batch_size,
-)
-from sptnet.discovery.rounds import LABELS, labels_text, next_round, read_round
+from sptnet.discovery.plan import ImageFacts, Plan, after_training, before_training, limit_stages
+from sptnet.discovery.planner import PLANNED, check_wishes, make_plan, with_batch_size
+from sptnet.discovery.rounds import carry_names, next_round, read_round, round_files
 from sptnet.discovery.settings import AUTO, change_settings, make_settings, read_images
+from sptnet.discovery.trial import can_try, try_training
 from sptnet.errors import Misuse
 from sptnet.model.backbone import EMBEDDED, Backbone, backbone_from, build_backbone
 from sptnet.model.token_bank import banks_with_room
@@ -64,15 +56,35 @@ class Discovery:
     planned_at: float = field(default_factory=time.perf_counter)
 
     def train(self, overwrite: bool, command: Sequence[str], tell_epoch: Say | None = None) -> Experiment:
-        """Carry out the plan. Training gets the time that is left after features and count."""
+        """Carry out the plan. Training gets the time that is left after features, count and trial."""
         experiment = Experiment(self.plan.config, self.run, self.images, tell_epoch=tell_epoch, backbone=self.backbone)
-        if self.plan.minutes is not None:
+        experiment.begin(False, overwrite, command, self.files)
+        if self.plan.tries:
+            experiment = self._tried(experiment)
+        if self.plan.minutes is not None and experiment.state.stages:
             used = time.perf_counter() - self.planned_at
             slower = min(4.0, max(0.5, used / max(before_training(self.plan), 1.0)))
             left = 60 * self.plan.minutes - used - slower * after_training(self.plan)
             experiment.use(world().from_first(lambda: limit_stages(self.plan, experiment.state.config, left)))
-        experiment.run(False, overwrite, command, self.files)
+        experiment.complete()
         return experiment
+
+    def _tried(self, experiment: Experiment) -> Experiment:
+        """Try the training on hidden labels; if the clustering alone is better, return an experiment that clusters."""
+        state, run = experiment.state, self.run
+        features = state.features.compute_all(self.backbone)
+        verdict = try_training(state.config, self.images, self.backbone, features, run)
+        experiment.tell(str(verdict))
+        state.world.do_first(lambda: run.write_facts(run.facts() | {"trial": verdict.as_dict()}))
+        if not verdict.prefers_clustering:
+            return experiment
+        config = state.config.model_copy(update={"method": "sskmeans"})
+        clustering = Experiment(
+            config, run, self.images, experiment.tell, experiment.tell_epoch, self.backbone, features
+        )
+        clustering.began, clustering.state.estimate = experiment.began, state.estimate
+        clustering.use(clustering.state.config)
+        return clustering
 
 
 def first_round(out: Path, changes: Settings, wishes: Wishes, overwrite: bool = False) -> Discovery:
@@ -101,7 +113,7 @@ def another_round(
     images = read_round(config, found.labels)
     if wishes.method is None and wishes.minutes is None and not choose and found.had_labels:
         wishes = Wishes(config.method, None, wishes.given | PLANNED, wishes.report)
-    discovery = plan_discovery(config, images, run, wishes, {LABELS: labels_text(found.labels)}, limited=True)
+    discovery = plan_discovery(config, images, run, wishes, round_files(found), limited=True)
     return discovery, len(found.labels)
 
 
@@ -123,7 +135,7 @@ def plan_discovery(
     check_wishes(wishes.minutes, method, split.n_known)  # before time is spent
     if config.n_categories != "auto":
         resolve_n_categories(config.n_categories, config.category_factor, split)
-    training = len(split.labelled) + len(split.unlabelled)
+    training = len(split.training)
     if "training.batch_size" not in wishes.given:
         config = with_batch_size(config, training)
     compute = choose_compute(config.device, config.precision, everyone.local_rank)
@@ -135,7 +147,9 @@ def plan_discovery(
     )
 
     banks = banks_with_room(config.views, run.path, training, backbone)
-    facts = ImageFacts(len(images.image_set), training, split.n_known, banks, backbone.pixels.image_size)
+    facts = ImageFacts(
+        len(images.image_set), training, split.n_known, banks, backbone.pixels.image_size, can_try(split)
+    )
 
     def plan() -> Plan:
         alone = measure_pace(backbone, compute, images.image_set.sources, config)
@@ -147,9 +161,10 @@ def plan_discovery(
 
 
 def finish(run: Path, experiment: Experiment, page: bool = True) -> Report:
-    """Remove the token bank of a finished run, which may be large, and write its report."""
+    """Remove the token bank of a finished run, carry names over from the earlier round, and write the report."""
     if (run / "tokens").is_dir():
         shutil.rmtree(run / "tokens")
+    carry_names(run)
     state = experiment.state
     state.drop_projection()
     return write_report(run, model=(state.model, state.card)) if page else read_for_report(run)

@@ -1,4 +1,4 @@
-"""Another round: the edits of a run become labels of the next run."""
+"""Another round: what a person confirmed or moved becomes labels, and new categories keep their names."""
 
 import csv
 import io
@@ -12,18 +12,16 @@ import numpy as np
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
 from sptnet.discovery.settings import read_images
-from sptnet.errors import Misuse
-from sptnet.results.categories import describe_categories
-from sptnet.results.edits.apply import apply_edit
-from sptnet.results.edits.log import in_force, read_edits, replay
+from sptnet.errors import Failure, Misuse
+from sptnet.results.edits.carried_names import carried_names
+from sptnet.results.edits.log import CarryNames, Count, Edit, add_edits, in_force, read_edits, replay
 from sptnet.results.edits.names import edited_names
-from sptnet.results.edits.types import Edit, Merge, Move, Rename, SplitCategory
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import DROPPED, RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.progress import Say, say
 
-LABELS = "labels.csv"
+LABELS, EARLIER = "labels.csv", "earlier.csv"
 UNLIMITED = {"minutes": None, "max_steps": None, "anneal_steps": 0}
 LABELLED_BEFORE = ("labelled", "holdout")
 
@@ -36,81 +34,116 @@ class Round:
     """Settings of the earlier run; labels are read from the directory of the new run."""
     labels: Mapping[str, str]
     """Labels by image id."""
+    earlier: Mapping[str, str]
+    """New category by image id, as edited, of the images in new categories of the earlier run."""
     had_labels: bool
     """True if the earlier run had labels."""
 
 
 def next_round(earlier: str | Path, out: Path) -> Round:
-    """Return settings and labels for a run in `out` that starts from the edits of an earlier run."""
+    """Return settings and labels for a run in `out` that starts from the edits of an earlier run.
+
+    The number of categories is counted again if it was counted in the earlier run. A number that a person gave or chose
+    by an edit is kept, one more or less for every later split or merge.
+    """
     run = RunFolder(earlier)
     config = run.config()
     if config.data.source != "folder" or config.data.folder is None:
         raise Misuse(f"the run {run.path} was not made from a folder of images. Continue a run that was.")
     result, edits = read_result(run.path), read_edits(run.path)
-    if not in_force(edits):
-        raise Misuse(
-            f"nothing in {run.path} has been edited, so another round would learn nothing new. Name, merge or correct "
-            f"categories first, such as: `edit({str(run.path)!r}, 'rename', {result.names[-1]!r}, 'NAME')`"
-        )
-    labels = next_labels(result, edits)
-    present = {id_ for id_, source in zip(result.ids, result.sources, strict=True) if source is not None}
-    labels = {id_: label for id_, label in labels.items() if id_ in present}
     state = replay(result, edits)
-    filled = {state.names[category] for category in state.category[state.category >= 0].tolist()}
+    counted = run.estimate_file.is_file() and not any(isinstance(edit, Count) for edit in in_force(edits))
+    labels = next_labels(result, edits)
+    _check_news(run.path, result, state, labels, counted)
+    present = {id_ for id_, source in zip(result.ids, result.sources, strict=True) if source is not None}
     changed = config.changed(
         data={"labels": str((out / LABELS).absolute()), "known_classes": None, "split": None},
         **dict.fromkeys(("gcd", "simgcd"), UNLIMITED),
         sptnet={"start_from": None, **UNLIMITED},
     )
     return Round(
-        changed.model_copy(update={"n_categories": len(filled | set(labels.values()))}), labels, result.n_known > 0
+        changed.model_copy(update={"n_categories": "auto" if counted else len(state.names)}),
+        {id_: label for id_, label in labels.items() if id_ in present},
+        {id_: state.names[c] for id_, c in zip(state.ids, state.category, strict=True) if c >= state.n_known},
+        result.n_known > 0,
+    )
+
+
+def _check_news(run: Path, result: RunResult, state: RunResult, labels: Mapping[str, str], counted: bool) -> None:
+    """Raise if another round would repeat the earlier one: same groups of labelled images, same number of categories.
+
+    Names alone teach nothing, nor do merged or split new categories if their number is counted again.
+    """
+    given = given_ids(result)
+    before = {id_: str(truth) for id_, truth in zip(result.ids, result.truth, strict=True) if id_ in given}
+    pairs = {(before[id_], labels[id_]) for id_ in before.keys() & labels.keys()}
+    same_groups = len(pairs) == len({old for old, _ in pairs}) == len({new for _, new in pairs})
+    if before.keys() != labels.keys() or not same_groups or not (counted or len(state.names) == len(result.names)):
+        return
+    filled = state.category[state.category >= 0]
+    example = state.names[int(filled.max())] if len(filled) else state.names[-1]
+    raise Misuse(
+        f"no unlabelled image of {run} has been confirmed or moved, so another round would learn nothing new. Confirm "
+        f"what is right, such as: `edit({str(run)!r}, 'confirm', {example!r})`, or move what is wrong: "
+        f"`edit({str(run)!r}, 'move', 'IMAGE', to='CATEGORY')`"
     )
 
 
 def next_labels(result: RunResult, edits: Sequence[Edit]) -> dict[str, str]:
     """Return the labels of the next round by image id.
 
-    Labelled are: images labelled before, with the edited name of their label; moved images; and the members of every
-    category that was renamed, merged, split or moved to, unless they are doubtful. Dropped images and test images have
-    no label.
+    Labelled are the images that a person confirmed or moved, and those labelled before, with the edited name of their
+    label. Dropped images and test images have no label.
     """
     state, names = replay(result, edits), edited_names(result, edits)
-    confirmed, moved = confirmed_categories(result, edits)
-    doubtful = {id_ for category in describe_categories(state) for id_ in category.doubtful}
+    given = given_ids(result)
     labels = {}
     for i, id_ in enumerate(result.ids):
         if result.part[i] == "test" or state.category[i] == DROPPED:
             continue
-        present, truth = state.names[state.category[i]], result.truth[i]
-        if id_ in moved:
+        present = state.names[state.category[i]]
+        if id_ in state.confirmed:
             labels[id_] = present
-        elif result.part[i] in LABELLED_BEFORE and truth is not None:
-            given = result.names.index(truth)
-            if given != result.category[i]:  # the prediction differs, but the label takes precedence
-                present = names.names[names.translate(np.array([given]), result.features[i : i + 1])[0]]
-            labels[id_] = present
-        elif present in confirmed and id_ not in doubtful:
+        elif id_ in given:
+            label = result.names.index(str(result.truth[i]))
+            if label != result.category[i]:  # the prediction differs, but the label takes precedence
+                present = names.names[names.translate(np.array([label]), result.features[i : i + 1])[0]]
             labels[id_] = present
     return labels
 
 
-def confirmed_categories(result: RunResult, edits: Sequence[Edit]) -> tuple[set[str], set[str]]:
-    """Return the names of all categories that edits confirm, and the ids of all moved images."""
-    confirmed: set[str] = set()
-    moved: set[str] = set()
-    for edit in in_force(edits):
-        before, result = result, apply_edit(result, edit)
-        match edit:
-            case Rename(category, to):
-                confirmed = confirmed - {category} | {to}
-            case Merge(categories, into):
-                confirmed = confirmed - set(categories) | {into}
-            case SplitCategory(category, _, _):
-                confirmed = confirmed - {category} | (set(result.names) - set(before.names))
-            case Move(images, to, _):
-                confirmed |= {to}
-                moved |= set(images)
-    return confirmed, moved
+def given_ids(result: RunResult) -> set[str]:
+    """Return the ids of the images that had a label in the run."""
+    rows = zip(result.ids, result.part, result.truth, strict=True)
+    return {id_ for id_, part, truth in rows if part in LABELLED_BEFORE and truth is not None}
+
+
+def carry_names(run: str | Path) -> None:
+    """Give new categories of a finished round the names that they had in the earlier run, as an edit.
+
+    Categories are matched by their images. A run that is no later round, or has edits already, stays as it is.
+    """
+    file = Path(run) / EARLIER
+    if not file.is_file() or read_edits(run):
+        return
+    result, earlier = read_result(run), _read_earlier(file)
+    before = list(dict.fromkeys(earlier.values()))
+    index = {name: i for i, name in enumerate(before)}
+    before_category = np.array([index.get(earlier.get(id_, ""), DROPPED) for id_ in result.ids], dtype=np.int64)
+    names = carried_names(before, before_category, result.names, result.category, result.n_known)
+    changes = [(old, new) for old, new in zip(result.names, names, strict=True) if old != new]
+    if changes:
+        add_edits(run, [CarryNames(*(tuple(column) for column in zip(*changes, strict=True)))])
+
+
+def _read_earlier(file: Path) -> dict[str, str]:
+    try:
+        with file.open(encoding="utf-8", errors="surrogatepass", newline="") as stream:
+            return {row["image"]: row["category"] for row in csv.DictReader(stream, strict=True)}
+    except (ValueError, KeyError, csv.Error) as error:
+        raise Failure(
+            f"{file} is damaged ({error!r}). Delete it to finish the round without the names of the earlier run."
+        ) from error
 
 
 def read_round(config: Config, labels: Mapping[str, str], tell: Say = say) -> SplitImages:
@@ -121,10 +154,19 @@ def read_round(config: Config, labels: Mapping[str, str], tell: Say = say) -> Sp
         return read_images(config.changed(data={"labels": str(file)}), tell)[1]
 
 
+def round_files(round_: Round) -> dict[str, str]:
+    """Return the texts that a run of another round starts with, by file name."""
+    return {LABELS: labels_text(round_.labels), EARLIER: _table(("image", "category"), round_.earlier)}
+
+
 def labels_text(labels: Mapping[str, str]) -> str:
     """Return the content of a labels file, as the setting data.labels expects it."""
+    return _table(("path", "label"), labels)
+
+
+def _table(columns: tuple[str, str], rows: Mapping[str, str]) -> str:
     text = io.StringIO(newline="")
     table = csv.writer(text)
-    table.writerow(["path", "label"])
-    table.writerows(labels.items())
+    table.writerow(columns)
+    table.writerows(rows.items())
     return text.getvalue()

@@ -6,6 +6,7 @@ preprocessing of images and the categories.
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ from torch.export import Dim, ExportedProgram
 
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Misuse
+from sptnet.head import CentroidHead
 from sptnet.losses import STUDENT_TEMPERATURE
 from sptnet.model.folding import fold_prompt
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model
+from sptnet.results.categories import category_names
+from sptnet.results.counts import Clustering
 from sptnet.results.edits.names import EditedNames, names_for
 from sptnet.runtime.files import check_new_file, check_outside, write_atomically
 
@@ -56,11 +60,24 @@ def export_model(run: str | Path, to: str | Path, form: str, overwrite: bool = F
     model, card = load_model(run)
     if form == "onnx":
         _check_size(model)
-    facts = json.dumps(describe(card, model.backbone.pixels, names_for(run)), indent=1)
+    names = names_for(run)
+    if names is not None and names.clustering is not None:
+        model, card = with_clustering(model, card, names.clustering)
+    facts = json.dumps(describe(card, model.backbone.pixels, names), indent=1)
     program = traced(model)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, lambda part: writers[form](program, facts, part))
     return card
+
+
+def with_clustering(model: GcdModel, card: ModelCard, clustering: Clustering) -> tuple[GcdModel, ModelCard]:
+    """Replace the head of a model by the nearest centroid of a clustering into another number of categories."""
+    assert clustering.centroids is not None
+    head = CentroidHead(model.backbone.dim, len(clustering.centroids))
+    head.centroids.copy_(torch.from_numpy(clustering.centroids))
+    model.head = head
+    names = category_names(card.categories[: card.n_known], len(clustering.centroids))
+    return model, replace(card, categories=names)
 
 
 def traced(model: GcdModel) -> ExportedProgram:

@@ -6,6 +6,8 @@ split.json       which images are labelled           checkpoints/     to resume 
 estimate.json    of n_categories = "auto"            tokens/          the token bank, if any
 features.safetensors  of every image                 edits.jsonl      a person's changes
 report.html      the page of `sptnet report`
+counts/          the images in other numbers of categories
+labels.csv, earlier.csv  of another round: its labels, and the categories of the earlier run
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
 """
 
@@ -21,11 +23,12 @@ from sptnet.config.recipes import read_config, to_toml
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.files import check_new_folder, check_outside, write_text_atomically
 
+EDITS, COUNTS = "edits.jsonl", "counts"
 OWN = (
     *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*", "estimate.json*"),
-    "labels.csv*",
+    *("labels.csv*", "earlier.csv*"),
     *("features.safetensors*", "report.html*"),
-    *("checkpoints", "categories", "model", "model.*", "model-*", "best-*", "tokens"),
+    *("checkpoints", "categories", COUNTS, "model", "model.*", "model-*", "best-*", "tokens"),
 )
 
 
@@ -48,6 +51,16 @@ class RunFolder:
         """Write the estimated number of categories, its interval and its curve."""
         write_text_atomically(self.estimate_file, json.dumps(finite(estimate), indent=1) + "\n")
 
+    def plausible_counts(self) -> tuple[int, int] | None:
+        """Read the lowest and highest plausible number of categories; None if the number was given."""
+        if not self.estimate_file.is_file():
+            return None
+        try:
+            low, high = json.loads(self.estimate_file.read_text(encoding="utf-8"))["interval"]
+            return int(low), int(high)
+        except (ValueError, KeyError, TypeError) as error:
+            raise Failure(f"{self.estimate_file} is damaged ({error!r}). Delete it to go on without it.") from error
+
     def model_of_stage(self, stage: str) -> Path:
         """Path of the model at the end of a stage before the last."""
         return self.path / f"model-{stage}"
@@ -65,7 +78,7 @@ class RunFolder:
         """Refuse a folder where no new run may be written; only a run may be replaced, and only when asked."""
         self.check_place(data_folder)
         inside = sorted(self.path.iterdir()) if self.path.is_dir() else []
-        strangers = [p.name for p in inside if not self.is_run or not any(p.match(own) for own in OWN)]
+        strangers = [p.name for p in inside if not self.is_run or not (any(map(p.match, OWN)) or _only_carried(p))]
         check_new_folder(self.path, "a run", strangers, overwrite=overwrite, resume="Go on with `resume=True`, ")
         if inside:
             self.config()  # a config.toml of something else is not for us to delete
@@ -122,6 +135,17 @@ class RunFolder:
         """Drop the lines of epochs that a resumed run trains again."""
         kept = [m for m in self.metrics() if (m["stage_number"], m["epoch"]) <= (stage, epoch)]
         write_text_atomically(self.metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def _only_carried(file: Path) -> bool:
+    """Return True for a log of edits that holds no edit of a person, only names from the earlier round."""
+    if file.name != EDITS:
+        return False
+    try:
+        lines = file.read_text(encoding="utf-8", errors="surrogatepass").split("\n")
+        return all(json.loads(line)["verb"] == "carry" for line in lines if line)
+    except (ValueError, KeyError, TypeError):
+        return False  # damaged, so it may be a person's work
 
 
 def finite(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """The result of a finished run, read from its folder: images, categories, certainty, features."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from sptnet.errors import Failure, Misuse
 from sptnet.model.model_folder import DESCRIPTION, find_model_folder
+from sptnet.results.counts import Clustering, KeptCounts
 from sptnet.results.predictions import FEATURES, damaged, read_features, read_predictions
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.text import first_three, printable
@@ -44,6 +45,8 @@ class RunResult:
     """The model's own category, an index into `names` of shape (n,); `category` if not given."""
     guess_certainty: npt.NDArray[np.float32] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
     """Probability that the guess is right, of shape (n,); `certainty` if not given."""
+    counts: Mapping[int, Clustering] = field(default_factory=dict)
+    """Clusterings of the images by number of categories."""
 
     def __post_init__(self) -> None:
         for column, default in (("guess", self.category), ("guess_certainty", self.certainty)):
@@ -94,20 +97,23 @@ def read_result(run_path: str | Path) -> RunResult:
     ids = tuple(row["image"] for row in rows)
     labelled = [row["part"] == "labelled" and row["truth"] in index for row in rows]
     category = [row["truth" if known else "category"] for row, known in zip(rows, labelled, strict=True)]
+    category_ids = np.array([index[name] for name in category], dtype=np.int64)
+    certainty = np.array(
+        [1.0 if known else row["certainty"] for row, known in zip(rows, labelled, strict=True)], dtype=np.float32
+    )
     return RunResult(
         ids=ids,
         sources=tuple(_sources(folder, ids)),
         part=tuple(row["part"] for row in rows),
         names=names,
         n_known=n_known,
-        category=np.array([index[name] for name in category], dtype=np.int64),
-        certainty=np.array(
-            [1.0 if known else row["certainty"] for row, known in zip(rows, labelled, strict=True)], dtype=np.float32
-        ),
+        category=category_ids,
+        certainty=certainty,
         features=read_features(run.path / FEATURES, len(rows), run.path),
         truth=tuple(row["truth"] or None for row in rows),
         guess=np.array([index[row["guess"]] for row in rows], dtype=np.int64),
         guess_certainty=np.array([row["certainty"] for row in rows], dtype=np.float32),
+        counts=KeptCounts(run.path, Clustering(category_ids, certainty, None, n_known), len(names)),
     )
 
 

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from torch import Tensor
 
 from sptnet.config import Config
+from sptnet.data.image_set import UNKNOWN
 from sptnet.data.load import SplitImages
+from sptnet.data.split import Split
 from sptnet.data.split_file import write_split
 from sptnet.inference.assess import assess
 from sptnet.inference.features import Outputs
@@ -18,7 +22,8 @@ from sptnet.model.backbone import Backbone
 from sptnet.model.model_folder import update_card
 from sptnet.results.assessment import Assessment
 from sptnet.results.contact_sheets import write_contact_sheets
-from sptnet.results.predictions import FEATURES, final_categories, write_features, write_predictions
+from sptnet.results.counts import keep_counts, seed_of_counts
+from sptnet.results.predictions import FEATURES, final_categories, read_features, write_features, write_predictions
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.progress import Say, duration, say
@@ -44,14 +49,16 @@ class Experiment:
         tell: Say = say,
         tell_epoch: Say | None = None,
         backbone: Backbone | None = None,
+        features: Float[Tensor, "n dim"] | None = None,
     ):
         self.run_folder, self.tell, self.tell_epoch = run, tell, tell_epoch or tell
         self.began = time.perf_counter()
-        self.state = prepare(config, run, images, backbone, tell)
+        self.state = prepare(config, run, images, backbone, tell, features)
 
     def use(self, config: Config) -> None:
-        """Replace the settings before the first step."""
+        """Replace the settings of a run that has begun, before the first step."""
         self.state.config, self.state.stages = config, self.state.method.stages(config)
+        self.state.world.do_first(lambda: self.run_folder.write_config(config))
 
     def run(
         self,
@@ -61,8 +68,22 @@ class Experiment:
         files: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Train what is left to train and return the scores; `files` are texts that a new run starts with."""
+        self.begin(resume, overwrite, command, files)
+        return self.complete(resume)
+
+    def begin(
+        self,
+        resume: bool = False,
+        overwrite: bool = False,
+        command: Sequence[str] = (),
+        files: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the first files of the run."""
+        self.state.world.do_first(lambda: self._begin(resume, overwrite, command, files))
+
+    def complete(self, resume: bool = False) -> dict[str, Any]:
+        """Train what is left to train of a run that has begun, and return the scores."""
         state, selected = self.state, None
-        state.world.do_first(lambda: self._begin(resume, overwrite, command, files))
         checkpoint = self._resume_point() if resume else None
         with noted_interrupts() as check_interrupt:
             for number in range(len(state.stages)):
@@ -123,6 +144,7 @@ class Experiment:
             update_card(folder.model, state.card)
         write_predictions(folder.predictions_file, image_set, state.images.split, names, assessment)
         write_features(folder.path / FEATURES, outputs.features)
+        self._keep_counts(state.images.split)
         categories = final_categories(state.images.split, assessment.guess)
         agreed = np.where(categories == assessment.guess, assessment.certainty, 0)  # contradicted labels come last
         write_contact_sheets(folder.path / "categories", image_set, names, categories, agreed)
@@ -133,6 +155,18 @@ class Experiment:
         if selected_epoch is not None:
             facts["selected_epoch"] = selected_epoch
         folder.write_facts(facts)
+
+    def _keep_counts(self, split: Split) -> None:
+        """Keep clusterings into the other plausible numbers of categories, if the number was counted."""
+        folder, state = self.run_folder.path, self.state
+        plausible = self.run_folder.plausible_counts()
+        if plausible is None:
+            return
+        labels = np.full(len(split.target), UNKNOWN)
+        labels[split.labelled] = split.target[split.labelled]
+        features = read_features(folder / FEATURES, len(labels), folder)
+        seed = seed_of_counts(state.config.seed)
+        keep_counts(folder, features, labels, split.n_known, plausible, len(state.names), seed)
 
 
 def train(

@@ -41,10 +41,12 @@ def prepare(
     images: SplitImages | None = None,
     backbone: Backbone | None = None,
     tell: Say = say,
+    features: Float[Tensor, "n dim"] | None = None,
 ) -> RunState:
     """Build the state of a run from its settings. Nothing is written.
 
-    Images and backbone are loaded unless they are given.
+    Images and backbone are loaded unless they are given; `features` are those of all images by that backbone, if they
+    were computed before.
     """
     everyone, method = world(), method_of(config)
     run.check_place(config.data.folder)
@@ -61,6 +63,7 @@ def prepare(
         used = {"name": backbone.name, "weights": None, "image_size": backbone.pixels.image_size}
         config = config.changed(backbone=used)
     cache = feature_cache(config, images.image_set, backbone.pixels, compute, everyone)
+    cache.kept = features
     estimate: CountEstimate | None = None
     asked = config.n_categories
     if asked == "auto" and start is not None:
@@ -143,7 +146,7 @@ def check(config: Config, split: Split, tell: Say = say) -> None:
                 "`sptnet.start_from` brings trained prototypes, which `head.start=clusters` would replace. Give one of "
                 "them."
             )
-    n_images, batch_size = len(split.labelled) + len(split.unlabelled), config.training.batch_size
+    n_images, batch_size = len(split.training), config.training.batch_size
     for plan in method.stages(config):
         check_batch_size(n_images, batch_size)
         if isinstance(plan.turns, TakeTurns):

@@ -36,7 +36,7 @@ class Stage:
             state.load(folder.model_of_stage(state.stages[number - 1].name))
         state.attach_prompt(self.plan)
         state.open_bank(folder.path)
-        trainer = self._trainer()
+        trainer = self.trainer()
         self.trained_parameters = sum(p.numel() for group in trainer.optimisers for p in state.model.group(group))
         frozen = frozen_digest(state.model, set(trainer.trained_names()))
         state.features.forget()
@@ -59,7 +59,8 @@ class Stage:
         state.save(folder.model if state.is_last(number) else folder.model_of_stage(self.plan.name))
         self._record(trainer.ending)
 
-    def _trainer(self) -> StageTrainer:
+    def trainer(self) -> StageTrainer:
+        """Build the trainer of the stage with the present model."""
         state, training = self.state, self.state.config.training
         features = state.features
         state.model.backbone.checkpointing = training.checkpointing

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from sptnet.results.run_result import RunResult
 
 app = typer.Typer(
-    help="Name, merge, split and correct the categories of a finished run. Its own files stay as they are: every edit "
-    "is a line of edits.jsonl, and the last one can be undone.",
+    help="Name, merge, split, correct and confirm the categories of a finished run. Its own files stay as they are: "
+    "every edit is a line of edits.jsonl, and the last one can be undone.",
     no_args_is_help=True,
 )
 
@@ -79,6 +79,39 @@ def drop(context: typer.Context, images: IMAGES) -> None:
     from sptnet.results.edits.types import Drop
 
     _add(context.obj, Drop(_ids(context.obj, images)))
+
+
+@app.command()
+def confirm(
+    context: typer.Context,
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CATEGORY|IMAGE...",
+            help="Categories with all their images, or images as in predictions.csv or paths of files. A name that is "
+            "both is the category.",
+        ),
+    ],
+) -> None:
+    """Confirm that images are in the right category; confirmed images are labels of the next round."""
+    from sptnet.results.edits.log import current
+    from sptnet.results.edits.types import Confirm
+    from sptnet.results.run_result import image_ids
+
+    result = current(context.obj)
+    ids = image_ids(result, targets)
+    _add(context.obj, Confirm(tuple(t if t in result.names else id_ for t, id_ in zip(targets, ids, strict=True))))
+
+
+@app.command()
+def count(
+    context: typer.Context,
+    n: Annotated[int, typer.Argument(metavar="N", help="Number of categories, known and new.")],
+) -> None:
+    """Group the images into another number of categories, without training. Names follow the images."""
+    from sptnet.results.edits.types import Count
+
+    _add(context.obj, Count(n))
 
 
 @app.command()

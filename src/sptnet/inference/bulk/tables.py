@@ -41,10 +41,10 @@ class NamedPredictor:
     def rows(self, images: Iterable[Path | str], outputs: Outputs) -> Iterator[list[str]]:
         """Yield a table row per image."""
         categories, names, n_known = outputs.categories, self.predictor.categories, self.predictor.n_known
-        if self.edited is not None:
-            categories = self.edited.translate(categories, outputs.unit_features)
-            names, n_known = self.edited.names, self.edited.n_known
         certainty = self.predictor.probabilities(outputs).max(1)
+        if self.edited is not None:
+            categories, certainty = self.edited.assign(categories, certainty, outputs.unit_features)
+            names, n_known = self.edited.names, self.edited.n_known
         return prediction_rows(images, categories, certainty, names, n_known)
 
 

@@ -51,6 +51,7 @@ def page_data(
             "cohesion": _rounded(category.cohesion),
             "nearest": None if category.nearest_known is None else shown_at[category.nearest_known],
             "doubtful": len(category.doubtful),
+            "confirmed": sum(result.ids[i] in result.confirmed for i in members[index]),
             "representatives": [number[i] for id_ in category.representatives if (i := position[id_]) in number],
             "members": [number[i] for i in members[index] if i in number],
         }
@@ -62,6 +63,7 @@ def page_data(
             "shown": {number[i]: printable(result.ids[i]) for i in images if not result.ids[i].isprintable()},
             "certainty": [round(float(result.certainty[i]), 3) for i in images],
             "doubtful": [int(result.ids[i] in doubtful) for i in images],
+            "confirmed": [int(result.ids[i] in result.confirmed) for i in images],
         },
         "unsure": [number[i] for i in unsure if i in number],
         "to_check": [

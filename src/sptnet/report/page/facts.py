@@ -60,6 +60,11 @@ def edit_command(run: Path) -> str:
     return printable(shlex.join(["sptnet", "edit", str(run.absolute()), "apply", "edits.json"]))
 
 
+def count_command(run: Path) -> str:
+    """Return the command that chooses another number of categories."""
+    return printable(shlex.join(["sptnet", "edit", str(run.absolute()), "count", "N"]))
+
+
 def _moment(text: str | None) -> str | None:
     """Format an ISO time for reading, with its time zone."""
     return None if text is None else datetime.fromisoformat(text).strftime("%d %B %Y, %H:%M (UTC%z)").lstrip("0")

@@ -8,7 +8,7 @@ from sptnet.errors import Misuse
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import listed_images, page_data
 from sptnet.report.page.curves import count_chart, reliability_chart, training_charts
-from sptnet.report.page.facts import edit_command, run_facts
+from sptnet.report.page.facts import count_command, edit_command, run_facts
 from sptnet.report.page.image_map import image_map
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import LoadedModel, ModelViews, load_for_pictures, model_views
@@ -18,7 +18,8 @@ from sptnet.report.page.shown_images import pictured_images
 from sptnet.report.page.thumbnails import thumbnails
 from sptnet.results.assessment import read_expectation
 from sptnet.results.categories import Category, describe_categories, labels_to_check
-from sptnet.results.edits.log import current, in_force, read_edits
+from sptnet.results.counts import KeptCounts
+from sptnet.results.edits.log import Count, current, in_force, read_edits
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
@@ -62,9 +63,9 @@ def write_report(
     folder = RunFolder(run)
     target = _target(folder, out)
     config, facts, metrics = folder.config(), folder.facts(), folder.metrics()
-    n_edits = len(in_force(read_edits(run)))
     before = read_result(run)
-    result = current(run) if n_edits else before
+    edits = in_force(read_edits(run))
+    result = current(run) if edits else before
     categories = describe_categories(result)
     expected, reason = read_expectation(facts)
     opening = expectation(result, expected, reason)
@@ -80,6 +81,7 @@ def write_report(
     images = pictured_images(result, categories, also.union(*listed_images(result)))
     number = {image: i for i, image in enumerate(images)}
     data = page_data(result, categories, images, on_map, expected_shares(result, before, expected))
+    chosen = [edit.n_categories for edit in edits if isinstance(edit, Count)]
     content: dict[str, Any] = {
         "generator": GENERATOR,
         "name": facts.get("data", {}).get("name") or folder.path.absolute().name,
@@ -87,7 +89,7 @@ def write_report(
         "is_calibrated": expected is not None,
         "summary": summary(result, categories),
         "n_to_check": len(labels_to_check(result)),
-        "reliability": reliability_chart(before, n_edits > 0),
+        "reliability": reliability_chart(before, bool(edits)),
         "n_images": sum(category.size for category in categories),
         "n_pictured": len(images),
         "n_on_map": len(on_map.images),
@@ -99,7 +101,10 @@ def write_report(
         "number": number,
         "place": {result.names.index(entry["name"]): i for i, entry in enumerate(data["categories"])},
         "names": result.names,
-        "n_edits": n_edits,
+        "n_edits": len(edits),
+        "counts": sorted(result.counts),
+        "count": chosen[-1] if chosen else result.counts.n_own if isinstance(result.counts, KeptCounts) else None,
+        "count_command": count_command(folder.path),
         "prompts": views.prompts,
         "facts": run_facts(folder.path, config, facts),
         "edit_command": edit_command(folder.path),

@@ -10,7 +10,19 @@ import numpy.typing as npt
 
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.errors import Misuse
-from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, SplitCategory, Undo
+from sptnet.results.edits.choose_count import apply_count
+from sptnet.results.edits.types import (
+    CarryNames,
+    Confirm,
+    Count,
+    Drop,
+    Edit,
+    Merge,
+    Move,
+    Rename,
+    SplitCategory,
+    Undo,
+)
 from sptnet.results.run_result import DROPPED, RunResult
 from sptnet.runtime.text import first_three, listed, printable
 
@@ -32,6 +44,12 @@ def apply_edit(result: RunResult, edit: Edit) -> RunResult:
             category = result.category.copy()
             category[_positions(result, edit.images)] = DROPPED
             return replace(result, category=category, confirmed=result.confirmed - set(edit.images))
+        case Confirm():
+            return _confirm(result, edit)
+        case CarryNames():
+            return _carry_names(result, edit)
+        case Count():
+            return apply_count(result, edit)
         case Undo():
             raise Misuse("an undo alone changes nothing. Replay it with the edits before it.")
 
@@ -104,6 +122,7 @@ def _split(result: RunResult, edit: SplitCategory) -> RunResult:
         n_known=result.n_known + (edit.parts - 1 if index < result.n_known else 0),
         category=category,
         guess=guess,
+        confirmed=result.confirmed - {result.ids[i] for i in members},
     )
 
 
@@ -131,6 +150,40 @@ def _move(result: RunResult, edit: Move) -> RunResult:
     certainty[images] = 1.0
     confirmed = result.confirmed | set(edit.images)
     return replace(result, names=names, category=category, certainty=certainty, confirmed=confirmed)
+
+
+def _confirm(result: RunResult, edit: Confirm) -> RunResult:
+    position = {id_: i for i, id_ in enumerate(result.ids)}
+    images: list[int] = []
+    for target in edit.targets:
+        if target in result.names:
+            members = result.members(target).tolist()
+            if not members:
+                raise Misuse(f"{printable(target)} has no images to confirm. Move some to it first, or leave it out.")
+            images += members
+        elif target not in position:
+            raise Misuse(_no_category(result, target) + " Or give an image from the column image of predictions.csv.")
+        elif result.category[position[target]] == DROPPED:
+            raise Misuse(f"{printable(target)} was dropped. Move it to a category instead, which confirms it too.")
+        else:
+            images.append(position[target])
+    certainty = result.certainty.copy()
+    certainty[images] = 1.0
+    return replace(result, certainty=certainty, confirmed=result.confirmed | {result.ids[i] for i in images})
+
+
+def _carry_names(result: RunResult, edit: CarryNames) -> RunResult:
+    named = [_index(result, name) for name in edit.categories]
+    if len(set(named)) != len(named) or len(named) != len(edit.to):
+        raise Misuse("a category has no name to carry over, or two. Give one name for each category.")
+    names = list(result.names)
+    for index, name in zip(named, edit.to, strict=True):
+        check_name(name)
+        names[index] = name
+    repeated = next((name for name in edit.to if names.count(name) > 1), None)
+    if repeated is not None:
+        raise Misuse(f"two categories would be called {printable(repeated)}. Give each category its own name.")
+    return replace(result, names=tuple(names))
 
 
 def check_name(name: str) -> None:

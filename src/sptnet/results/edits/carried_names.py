@@ -19,7 +19,7 @@ def carried_names(
 
     Both category columns have one index per image, -1 for none. The first `n_fixed` names of `after` stay, and are
     given to no other category. One matching between the others maximises the shared images; a name carries over if the
-    two share at least half of the images of either. The rest have new names, new-1 and so on.
+    two share at least half of the images of either. The rest are called new-1 and so on, without the names `before`.
     """
     fixed = tuple(after[:n_fixed])
     old = [i for i, name in enumerate(before) if name not in fixed]
@@ -36,6 +36,6 @@ def carried_names(
             smaller = min(sizes_before[old[i]], sizes_after[n_fixed + j])
             if table[i, j] and table[i, j] >= LEAST_SHARE * smaller:
                 carried[n_fixed + int(j)] = before[old[i]]
-    taken = {*fixed, *carried.values()}
+    taken = {*fixed, *before}
     fresh = (name for i in range(1, len(after) + len(taken) + 1) if (name := f"new-{i}") not in taken)
     return (*fixed, *(carried.get(j) or next(fresh) for j in range(n_fixed, len(after))))

@@ -8,12 +8,30 @@ from typing import Any
 
 from sptnet.errors import Failure, Misuse
 from sptnet.results.edits.apply import apply_edit
-from sptnet.results.edits.types import Drop, Edit, Merge, Move, Rename, SplitCategory, Undo, as_dict, parse_edit
+from sptnet.results.edits.choose_count import ensure_clustering
+from sptnet.results.edits.types import (
+    CarryNames,
+    Confirm,
+    Count,
+    Drop,
+    Edit,
+    Merge,
+    Move,
+    Rename,
+    SplitCategory,
+    Undo,
+    as_dict,
+    parse_edit,
+)
+from sptnet.results.run_folder import EDITS
 from sptnet.results.run_result import RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
 
 __all__ = [
     "EDITS",
+    "CarryNames",
+    "Confirm",
+    "Count",
     "Drop",
     "Edit",
     "Merge",
@@ -32,8 +50,6 @@ __all__ = [
     "read_log",
     "replay",
 ]
-
-EDITS = "edits.jsonl"
 
 
 def in_force(edits: Sequence[Edit]) -> list[Edit]:
@@ -85,12 +101,17 @@ def current(run_path: str | Path) -> RunResult:
 
 
 def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> RunResult:
-    """Add edits to the log and return the result after them. If one of them fails, none is added."""
+    """Add edits to the log and return the result after them. If one of them fails, none is added.
+
+    Clusterings into numbers of categories that were chosen are made and kept if they are missing.
+    """
     result, log = read_result(run_path), read_edits(run_path)
-    state = _replayed(run_path, result, log)
+    state = _replayed(run_path, result, log, cluster=True)
     for number, edit in enumerate(edits, start=1):
         log.append(edit)
         try:
+            if isinstance(edit, Count):
+                ensure_clustering(run_path, result, edit.n_categories)
             state = replay(result, log) if isinstance(edit, Undo) else apply_edit(state, edit)
         except Misuse as error:
             if len(edits) == 1:
@@ -104,8 +125,11 @@ def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> RunResult:
     return state
 
 
-def _replayed(run_path: str | Path, result: RunResult, edits: Sequence[Edit]) -> RunResult:
+def _replayed(run_path: str | Path, result: RunResult, edits: Sequence[Edit], cluster: bool = False) -> RunResult:
     try:
+        for edit in in_force(edits) if cluster else ():
+            if isinstance(edit, Count):
+                ensure_clustering(run_path, result, edit.n_categories)
         return replay(result, edits)
     except Misuse as error:
         raise Failure(

@@ -31,7 +31,8 @@ class Merge:
 class SplitCategory:
     """Split a category by k-means on the features of its images: NAME-a is the largest part, then NAME-b and so on.
 
-    Parts of a known category are known.
+    Parts of a known category are known. Images that a person confirmed or moved are no longer confirmed, since the part
+    is not the person's choice.
     """
 
     category: str
@@ -57,17 +58,46 @@ class Drop:
 
 
 @dataclass(frozen=True)
+class Confirm:
+    """Confirm that images are in the right category. Confirmed images are labels of the next round.
+
+    A target is the name of a category, for all its present images, or else the id of an image.
+    """
+
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CarryNames:
+    """Rename categories all at once to the names that they had in the earlier round."""
+
+    categories: tuple[str, ...]
+    to: tuple[str, ...]
+    """New name of each of `categories`."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """Choose another number of categories; the images are grouped anew without training."""
+
+    n_categories: int
+
+
+@dataclass(frozen=True)
 class Undo:
     """Undo the last edit that was not undone yet."""
 
 
-Edit = Rename | Merge | SplitCategory | Move | Drop | Undo
+Edit = Rename | Merge | SplitCategory | Move | Drop | Confirm | CarryNames | Count | Undo
 VERBS: dict[str, type[Edit]] = {
     "rename": Rename,
     "merge": Merge,
     "split": SplitCategory,
     "move": Move,
     "drop": Drop,
+    "confirm": Confirm,
+    "carry": CarryNames,
+    "count": Count,
     "undo": Undo,
 }
 _KINDS: dict[Any, str] = {
@@ -123,9 +153,16 @@ def describe_edit(edit: Edit) -> str:
             return f"move {count(images, 'image')} to {printable(to)} ({_some(images)})"
         case Drop(images):
             return f"drop {count(images, 'image')} ({_some(images)})"
+        case Confirm(targets):
+            return f"confirm {_some(targets)}"
+        case CarryNames(categories, to):
+            pairs = [f"{printable(a)} is {printable(b)}" for a, b in zip(categories, to, strict=False)]
+            return f"carry names from the earlier round ({first_three(pairs)})"
+        case Count(n_categories):
+            return f"count {n_categories} categories"
         case Undo():
             return "undo"
 
 
-def _some(images: Sequence[str]) -> str:
-    return first_three([printable(image) for image in images])
+def _some(names: Sequence[str]) -> str:
+    return first_three([printable(name) for name in names])

@@ -1,4 +1,4 @@
-// Cards of the categories: filter, open, rename, merge by dragging or from a list.
+// Cards of the categories: filter, open, confirm, rename, merge by dragging or from a list.
 const CARD_PICTURES = 8;
 const FIRST_CARDS = 24;
 const MEANING = {
@@ -6,6 +6,7 @@ const MEANING = {
   "expected right": "share of the unsorted images here that should be right",
   cohesion: "mean cosine between the images and the mean direction of the category; 1 means all alike",
   "nearest known": "the known category that looks most alike",
+  confirmed: "images that a person confirmed or moved here; they are labels of the next round",
 };
 let dragged = null;
 let allCards = false;
@@ -43,6 +44,10 @@ function focusCard(key) {
   findCard(key)?.querySelector(".open").focus();
 }
 
+function focusConfirm(key) {
+  findCard(key)?.querySelector(".confirm").focus();
+}
+
 function card(category) {
   const label = `${category.shown}, ${many(category.size, "image")}: open`;
   const open = button(category.shown, () => openMembers(category.key), { class: "open", "aria-label": label });
@@ -66,12 +71,24 @@ function card(category) {
     const count = make("span", { class: "tag doubt", text: numbers.format(category.doubtful) });
     list.append(make("dt", { text: "doubtful" }), make("dd", {}, count));
   }
+  if (category.confirmed) {
+    const count = make("span", { class: "tag new", text: numbers.format(category.confirmed) });
+    list.append(make("dt", { text: "confirmed", title: MEANING.confirmed }), make("dd", {}, count));
+  }
+  const done = allConfirmed(category);
+  const taken = done && edits.some((edit) => confirms(edit, category));
   const actions = make("div", { class: "actions" },
     button("Rename", () => startRename(category), { class: "quiet", "aria-label": `Rename ${category.shown}` }),
     button("Merge into…", () => chooseMerge(category), {
       class: "quiet",
       "aria-label": `Merge ${category.shown} into another category`,
       disabled: state.categories.filter(hasImages).length < 2,
+    }),
+    button("Confirm", () => { toggleConfirm(category); focusConfirm(category.key); }, {
+      class: "quiet confirm",
+      "aria-label": `Confirm all images of ${category.shown}`,
+      "aria-pressed": String(done),
+      disabled: category.size === 0 || (done && !taken),
     }));
   const body = make("div", { class: "card-body" }, head, list);
   const item = make("li", { class: "card", "data-key": category.key, draggable: "true" }, strip, body, actions);

@@ -17,8 +17,7 @@ function saveEdits() {
   say(`Saved ${many(edits.length, "edit")} as edits.json.`);
 }
 
-async function copyCommand() {
-  const code = byId("edit-command");
+async function copyCommand(code) {
   try {
     await navigator.clipboard.writeText(code.textContent);
     say("Copied the command.");
@@ -50,7 +49,9 @@ function drawNames() {
 
 watchers.push(drawEdits, drawSentence, drawNames, () => { saved = Math.min(saved, edits.length - 1); });
 byId("save").addEventListener("click", saveEdits);
-byId("copy").addEventListener("click", copyCommand);
+for (const copy of document.querySelectorAll("button[data-copy]")) {
+  copy.addEventListener("click", () => copyCommand(byId(copy.dataset.copy)));
+}
 byId("undo").addEventListener("click", () => {
   undo();
   if (edits.length === 0) byId("filter").focus();

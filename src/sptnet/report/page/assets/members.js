@@ -1,4 +1,4 @@
-// Dialog with all images of one category, where wrong images can be marked.
+// Dialog with all images of one category, where images can be marked as wrong or confirmed.
 let opened = null;
 
 function openMembers(key) {
@@ -37,18 +37,27 @@ function tile(image) {
   const name = imageName(image);
   const frame = make("div", { class: "frame" }, picture(image));
   if (doubtful) frame.append(make("span", { class: "tag doubt", text: "doubtful" }));
-  const mark = button("Wrong", () => toggleWrong(image), { "aria-label": `${name} is wrong here` });
+  const wrong = button("Wrong", () => toggleWrong(image), { class: "wrong", "aria-label": `${name} is wrong here` });
+  const right = button("Confirm", () => toggleConfirmImage(image), {
+    class: "right",
+    "aria-label": `${name} is right here: confirm`,
+  });
   const certainty = make("span", { title: "certainty", text: share(data.images.certainty[image]) });
-  const foot = make("div", { class: "foot" }, certainty, mark);
+  const foot = make("div", { class: "foot" }, certainty, right, wrong);
   const item = make("li", { class: "tile", "data-image": image }, frame, make("p", { text: name, title: name }), foot);
   showMark(item);
   return item;
 }
 
 function showMark(item) {
-  const marked = state.dropped.has(Number(item.dataset.image));
+  const image = Number(item.dataset.image);
+  const marked = state.dropped.has(image);
+  const right = item.querySelector(".right");
+  const confirmed = !marked && isConfirmed(image, partOf[image], state.confirmed);
   item.classList.toggle("marked", marked);
-  item.querySelector("button").setAttribute("aria-pressed", marked);
+  item.querySelector(".wrong").setAttribute("aria-pressed", marked);
+  right.setAttribute("aria-pressed", confirmed);
+  right.disabled = marked || (confirmed && !state.confirmed.images.has(image));
 }
 
 watchers.push(() => {

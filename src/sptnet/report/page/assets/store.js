@@ -2,6 +2,8 @@
 // each is saved with the names at the time it was made, as `sptnet edit RUN apply` expects.
 const edits = [];
 const watchers = [];
+const partOf = new Int32Array(data.images.id.length); // category of the run, before the edits made on the page
+data.categories.forEach((base, key) => base.members.forEach((image) => { partOf[image] = key; }));
 let state = replay();
 
 function replay() {
@@ -10,9 +12,12 @@ function replay() {
   });
   const home = data.categories.map((_, key) => key);
   const dropped = new Set();
+  const confirmed = { parts: new Set(), images: new Set() };
   for (const edit of edits) {
     if (edit.kind === "rename") current[edit.key].name = current[edit.key].shown = edit.json.to;
     if (edit.kind === "drop") dropped.add(edit.image);
+    if (edit.kind === "confirm") edit.parts.forEach((part) => confirmed.parts.add(part));
+    if (edit.kind === "confirm image") confirmed.images.add(edit.image);
     if (edit.kind === "merge") {
       const [from, into] = [current[edit.key], current[edit.into]];
       into.parts = [...into.parts, ...from.parts];
@@ -21,31 +26,43 @@ function replay() {
       current[edit.key] = null;
     }
   }
-  const categoryOf = new Int32Array(data.images.id.length);
-  data.categories.forEach((base, key) => base.members.forEach((image) => { categoryOf[image] = home[key]; }));
-  const categories = current.filter((category) => category !== null).map((category) => counted(category, dropped));
+  const categoryOf = partOf.map((part) => home[part]);
+  const categories = current.filter((category) => category !== null).map((one) => counted(one, dropped, confirmed));
   categories.sort((a, b) => a.isNew === b.isNew ? b.size - a.size || a.key - b.key : a.isNew ? -1 : 1);
   const byKey = new Map(categories.map((category) => [category.key, category]));
-  return { categories, byKey, home, dropped, categoryOf };
+  return { categories, byKey, home, dropped, confirmed, categoryOf };
 }
 
 function isDoubtful(image) {
   return data.images.doubtful[image] === 1;
 }
 
-function counted(category, dropped) {
+// Confirmed on the page or before; `part` is the category of the run that holds the image.
+function isConfirmed(image, part, confirmed) {
+  return data.images.confirmed[image] === 1 || confirmed.parts.has(part) || confirmed.images.has(image);
+}
+
+function counted(category, dropped, confirmed) {
   const bases = category.parts.map((part) => data.categories[part]);
   const gone = bases.flatMap((base) => base.members).filter((image) => dropped.has(image));
   const before = bases.reduce((sum, base) => sum + base.size, 0);
   const certain = bases.reduce((sum, base) => sum + base.size * (base.certainty ?? 0), 0);
   const size = before - gone.length;
   const lost = gone.reduce((sum, image) => sum + data.images.certainty[image], 0);
+  const sure = category.parts.reduce((sum, part) => {
+    const { members, size: all, confirmed: already } = data.categories[part];
+    const absent = members.filter((image) => dropped.has(image) && isConfirmed(image, part, confirmed)).length;
+    if (confirmed.parts.has(part)) return sum + all - absent;
+    const fresh = members.filter((image) => confirmed.images.has(image) && !data.images.confirmed[image]).length;
+    return sum + already + fresh - absent;
+  }, 0);
   return {
     ...category,
     size,
     certainty: size ? Math.min(1, Math.max(0, (certain - lost) / size)) : null,
     cohesion: bases.length === 1 ? bases[0].cohesion : null,
     doubtful: bases.reduce((sum, base) => sum + base.doubtful, 0) - gone.filter(isDoubtful).length,
+    confirmed: sure,
   };
 }
 
@@ -116,6 +133,32 @@ function toggleWrong(image) {
   else edits.push({ kind: "drop", image, json, text: `drop ${imageName(image)} as wrong` });
   changed();
   say(index >= 0 ? `${imageName(image)} is no longer marked as wrong.` : `Marked ${imageName(image)} as wrong.`);
+}
+
+const allConfirmed = (category) => category.size > 0 && category.confirmed === category.size;
+
+const confirms = (edit, category) =>
+  edit.kind === "confirm" && edit.parts.some((part) => category.parts.includes(part));
+
+// A confirmed category is taken back as a whole, in whatever steps it was confirmed.
+function toggleConfirm(category) {
+  const before = allConfirmed(category);
+  if (before) edits.splice(0, edits.length, ...edits.filter((edit) => !confirms(edit, category)));
+  else {
+    const json = { verb: "confirm", targets: [category.name] };
+    edits.push({ kind: "confirm", parts: [...category.parts], json, text: `confirm ${category.shown}` });
+  }
+  changed();
+  say(before ? `${category.shown} is no longer confirmed.` : `Confirmed ${category.shown}.`);
+}
+
+function toggleConfirmImage(image) {
+  const json = { verb: "confirm", targets: [data.images.id[image]] };
+  const index = edits.findIndex((edit) => edit.kind === "confirm image" && edit.image === image);
+  if (index >= 0) edits.splice(index, 1);
+  else edits.push({ kind: "confirm image", image, json, text: `confirm ${imageName(image)}` });
+  changed();
+  say(index >= 0 ? `${imageName(image)} is no longer confirmed.` : `Confirmed ${imageName(image)}.`);
 }
 
 function undo() {

@@ -1,0 +1,251 @@
+"""Choose the method and its length: the best that the time allows, with reasons."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sptnet.config import Config
+from sptnet.discovery.pace import Pace
+from sptnet.discovery.plan import ImageFacts, Plan, PlanStep
+from sptnet.errors import Misuse
+from sptnet.methods import METHODS, NAMES
+from sptnet.runtime.progress import duration
+from sptnet.runtime.text import sentence
+from sptnet.schedules import steps_per_epoch
+
+CPU_MINUTES, GPU_MINUTES = 30.0, 240.0
+BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2)
+LEAST_BATCHES = 4  # per epoch, if there are enough images
+STAGES = {"gcd": {"gcd": 200}, "simgcd": {"simgcd": 200}, "sptnet": {"simgcd": 200, "sptnet": 1000}}
+"""Stages of each method that trains, with their published epochs."""
+# From clusters, SimGCD has most of its gain after a hundred steps (docs/results.md). SPTNet's prompts begin as noise:
+# with 40 steps it ends below the SimGCD model it starts from, and prompts alone warm up for 1,000 steps.
+LEAST_STEPS = {"simgcd": 150, "sptnet": 5000}
+TRIAL_STEPS = 100  # of the training that is tried on hidden labels (discovery/trial.py)
+WARM_UP = 0.15  # share of the epochs in which the teacher sharpens
+FILL_SHARE = 0.35  # of the training time that filling a token bank may take
+FROM_CLUSTERS: dict[str, Any] = {
+    "head.start": "clusters",
+    "head.contrast": "features",
+    "simgcd.entropy_weight": 2.0,
+    "simgcd.backbone_ratio": 0.1,
+}
+"""Departures from the published SimGCD that sort folders better at equal cost (docs/results.md)."""
+BACKWARD = 3.0  # forward and back through all blocks, in forward passes
+# Seconds per image on two idle cores, measured for 50 to 6,000 images of 96 to 768 dimensions: small beside the rest.
+COUNT, CLUSTER, DRAW, PAGE = 0.0012, 0.00001, 0.0012, 1.0
+TRY = "try the training on hidden labels"
+PLANNED = frozenset(
+    {
+        *("training.batch_size", "training.evaluate_every", "views.bank", "prompt.border", "prompt.noise"),
+        *("gcd.epochs", "simgcd.epochs", "simgcd.teacher_warm_up", "sptnet.epochs", "sptnet.counter", "sptnet.k"),
+        *FROM_CLUSTERS,
+    }
+)
+"""Settings that a plan chooses unless they are given."""
+
+
+Stages = dict[str, tuple[int, float]]
+"""Epochs and expected seconds of each stage, by name."""
+
+
+def with_batch_size(config: Config, n_images: int) -> Config:
+    """Set the largest batch size that leaves enough batches per epoch."""
+    size = next((size for size in BATCH_SIZES if n_images >= LEAST_BATCHES * size), 2)
+    return config.changed(training={"batch_size": size})
+
+
+def warm_up(epochs: int) -> int:
+    """Return the epochs in which the teacher sharpens."""
+    return max(1, round(WARM_UP * epochs))
+
+
+def scaled_border(image_size: int) -> int:
+    """Scale the published border of 30 px at 224 px to another image size."""
+    return max(1, round(30 * image_size / 224))
+
+
+def check_wishes(minutes: float | None, method: str | None, n_known: int) -> None:
+    """Refuse requirements that no plan can meet."""
+    if method is not None and method not in METHODS:
+        raise Misuse(f"unknown method {method!r}. Use auto or one of: {', '.join(METHODS)}.")
+    if minutes is not None and not minutes > 0:
+        raise Misuse(f"minutes is {minutes:g}. Give a number above 0.")
+    if n_known == 0 and method not in (None, "kmeans"):
+        raise Misuse(
+            f"no image has a label, but {NAMES[method]} learns from labels. Label some images, or cluster them with "
+            "the method kmeans."
+        )
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Expected times of everything that a run may do, and the choice of the method."""
+
+    config: Config
+    facts: ImageFacts
+    pace: Pace
+    minutes: float
+    given: frozenset[str]
+    """Keys of settings that the user has chosen; they are kept."""
+    report: bool
+    """True if a report will be written."""
+    limited: bool = True
+    """False if epochs were given instead of a time."""
+    tries: bool = False
+    """True if the training is tried on hidden labels first."""
+
+    @property
+    def batches(self) -> int:
+        """Steps per epoch."""
+        return max(1, steps_per_epoch(self.facts.training, self.config.training.batch_size))
+
+    def features(self) -> float:
+        """Seconds to take every image through the backbone once."""
+        return self.facts.images * (self.pace.read + self.pace.forward)
+
+    def around(self, trains: bool) -> list[PlanStep]:
+        """Steps other than the training itself, in their order."""
+        images, counts, crowding = self.facts.images, self.config.n_categories == "auto", self.pace.crowding
+        from_clusters = self.setting("head.start") == "clusters"
+        page = crowding * PAGE + images * (self.pace.read + crowding * DRAW)
+        steps = {
+            "compute features of all images": self.features() * (counts or from_clusters or not trains),
+            "count the categories": crowding * COUNT * self.facts.training * counts,
+            "cluster": crowding * CLUSTER * self.facts.training * self.config.sskmeans.n_init * (not trains),
+            TRY: TRIAL_STEPS * self.pace.step * (trains and self.tries),
+            "sort all images": self.features() * trains,
+            "write the report": page * self.report,
+        }
+        return [PlanStep(what, seconds) for what, seconds in steps.items() if seconds > 0]
+
+    def setting(self, key: str) -> Any:
+        """Value of a departure from the published method: that of the user, or the plan's."""
+        section, name = key.split(".")
+        return getattr(getattr(self.config, section), name) if key in self.given else FROM_CLUSTERS[key]
+
+    def budget(self) -> float:
+        """Seconds left for training."""
+        return 60 * self.minutes - sum(step.seconds for step in self.around(trains=True))
+
+    def bank(self) -> int:
+        """Views of the token bank: the most that fit on the disk and are filled within a share of the time."""
+        banks, bank = self.facts.banks, self.config.views.bank
+        if "views.bank" in self.given:
+            assert bank != "auto"
+            return bank
+        quick = [b for b in banks if b * self.facts.training * self.pace.forward <= FILL_SHARE * self.budget()]
+        return (*quick, *banks[-1:], 0)[0] if self.pace.device == "cpu" else 0
+
+    def stages(self, method: str, share: float) -> Stages:
+        """Epochs and seconds of each stage at a share of its published length; given epochs are kept."""
+        pace, bank, size = self.pace, self.bank(), self.config.training.batch_size
+        raw_view = 0.0 if bank else pace.forward
+        per_step = dict.fromkeys(("gcd", "simgcd"), 2 * size * raw_view + pace.step)
+        # Half of the steps go back to the prompts of two views, half train on a raw and a prompted view.
+        training = self.config.training
+        passes = BACKWARD + (training.accumulate > 1) + training.checkpointing
+        per_step["sptnet"] = (size * ((2 * passes + 1) * pace.forward + raw_view) + pace.step) / 2
+        stages = {}
+        for number, (stage, published) in enumerate(STAGES[method].items()):
+            given = f"{stage}.epochs" in self.given
+            epochs = getattr(self.config, stage).epochs if given else max(1, round(share * published))
+            steps = epochs * self.batches
+            filled = min(bank * self.facts.training, 2 * size * steps) if number == 0 else 0
+            stages[stage] = epochs, filled * pace.forward + self.facts.training * pace.read + steps * per_step[stage]
+        return stages
+
+    def longest(self, method: str) -> Stages:
+        """Stages at the largest share of their published length that fits into the time."""
+        shares = (percent / 100 for percent in range(100, 0, -1))
+        fitting = (share for share in shares if seconds_of(self.stages(method, share)) <= self.budget())
+        return self.stages(method, next(fitting, 0.01))
+
+    def too_short(self, epochs: int) -> bool:
+        """True if SPTNet would not get past its noisy start: neither enough steps nor the published epochs."""
+        return epochs * self.batches < LEAST_STEPS["sptnet"] and epochs < STAGES["sptnet"]["sptnet"]
+
+    def choose(self) -> tuple[str, list[str]]:
+        """Choose the best method that the time allows, with reasons.
+
+        SPTNet is for those who ask for it: at equal time its prompts have not sorted folders better than SimGCD alone
+        (docs/results.md).
+        """
+        if self.facts.known == 0:
+            reason = "No image has a label, so k-means groups the images by their looks."
+            return "kmeans", [reason]
+        stages = self.stages("simgcd", min(1.0, -(-LEAST_STEPS["simgcd"] // self.batches) / STAGES["simgcd"]["simgcd"]))
+        if seconds_of(stages) <= self.budget():
+            return "simgcd", []
+        in_all = duration(seconds_of(stages) + 60 * self.minutes - self.budget())
+        return "sskmeans", [f"{NAMES['simgcd']} needs about {in_all}; the time is {self.minutes:g} min."]
+
+    def plan(self, method: str, reasons: list[str]) -> Plan:
+        """Plan a method."""
+        if method not in STAGES:
+            text = f"{sentence(NAMES[method])} on the features of the backbone; nothing trains."
+            config = self.config.model_copy(update={"method": method})
+            return Plan(config, tuple(self.around(trains=False)), (*reasons, text), None)
+        stages = self.longest(method)
+        last, (epochs, _) = list(stages.items())[-1]
+        lengths = [f"{NAMES[stage]} for {n} epochs" for stage, (n, _) in stages.items()]
+        text = f"{', then '.join(lengths)}{f', {self.minutes:g} min at most in all' if self.limited else ''}."
+        wanted: dict[str, Any] = {f"{stage}.epochs": n for stage, (n, _) in stages.items()}
+        wanted |= {"views.bank": self.bank(), "training.evaluate_every": max(n for n, _ in stages.values())}
+        wanted["prompt.border"] = scaled_border(self.facts.image_size)
+        if "simgcd" in stages:
+            wanted |= FROM_CLUSTERS | {"simgcd.teacher_warm_up": warm_up(stages["simgcd"][0])}
+            text += " It starts from clusters."
+        if last == "sptnet":
+            steps = epochs * self.batches
+            k = self.config.sptnet.k if "sptnet.k" in self.given else min(self.config.sptnet.k, max(1, steps // 4))
+            wanted |= {"sptnet.k": k} | ({"sptnet.counter": "continuous"} if self.batches < 2 * k else {})
+            if self.too_short(epochs) and "prompt.noise" not in self.given:
+                wanted["prompt.noise"] = 0.0
+                text += f" {steps:,} steps may not get past a noisy start, so prompts begin without noise."
+        changes: dict[str, dict[str, Any]] = {}
+        for key, value in wanted.items():
+            if key not in self.given:
+                changes.setdefault(key.split(".")[0], {})[key.split(".")[1]] = value
+        around = self.around(trains=True)
+        allowed = min(1.0, max(0.0, self.budget()) / seconds_of(stages)) if self.limited else 1.0
+        trained = [
+            PlanStep(f"train {NAMES[stage]}, {n} epochs", allowed * seconds, stage)
+            for stage, (n, seconds) in stages.items()
+        ]
+        if self.tries:
+            text += " A trial on hidden labels first shows whether training helps."
+        sort = next(i for i, step in enumerate(around) if step.what == "sort all images")
+        config = self.config.changed(**changes).model_copy(update={"method": method})
+        steps_in_order = (*around[:sort], *trained, *around[sort:])
+        limit = self.minutes if self.limited else None
+        return Plan(config, steps_in_order, (*reasons, text), limit, self.tries)
+
+
+def seconds_of(stages: Stages) -> float:
+    """Expected seconds of all stages."""
+    return sum(seconds for _, seconds in stages.values())
+
+
+def make_plan(
+    config: Config,
+    facts: ImageFacts,
+    pace: Pace,
+    minutes: float | None = None,
+    method: str | None = None,
+    given: Collection[str] = (),
+    report: bool = True,
+    always_limited: bool = False,
+) -> Plan:
+    """Plan the best method that the time allows, or the given one; settings with keys in `given` are kept.
+
+    Epochs given without minutes lift the time limit, unless `always_limited`.
+    """
+    check_wishes(minutes, method, facts.known)
+    usual = CPU_MINUTES if pace.device == "cpu" else GPU_MINUTES
+    limited = always_limited or minutes is not None or not any(key.endswith(".epochs") for key in given)
+    fixed = frozenset(given) - ({"views.bank"} if config.views.bank == "auto" else set())
+    tries = method is None and facts.can_try
+    planner = Planner(config, facts, pace, minutes or usual, fixed, report, limited, tries)
+    chosen, reasons = planner.choose() if method is None else (method, [])
+    return planner.plan(chosen, reasons)

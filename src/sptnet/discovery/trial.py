@@ -1,0 +1,142 @@
+"""Trial before the training: would it sort images better than the clustering it starts from?
+
+Labels that the user gave are the judge. Some known categories lose all their labels, as if they were new, and the
+others lose some. A short training and the clustering alone sort the images without these labels; the images that lost
+them show which of the two is better.
+"""
+
+import copy
+import math
+import shutil
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sptnet.config import Config
+from sptnet.data.load import SplitImages
+from sptnet.data.split import Split
+from sptnet.discovery.planner import TRIAL_STEPS, warm_up
+from sptnet.inference.features import classify
+from sptnet.metrics import rightly_sorted
+from sptnet.model.backbone import Backbone
+from sptnet.results.run_folder import RunFolder
+from sptnet.runtime.interrupt import noted_interrupts
+from sptnet.runtime.seeds import seed_of
+from sptnet.schedules import steps_per_epoch
+from sptnet.training.prepare import prepare
+from sptnet.training.stage import Stage
+from sptnet.training.trainer import epochs_with_bar
+
+HIDDEN_CLASSES, HIDDEN_LABELS = 1 / 3, 1 / 3  # shares of the known categories, and of the labels of the others
+LEAST_CLASSES, LEAST_IMAGES = 2, 8  # fewer known categories or hidden labels show nothing
+DOUBT = 1.0  # standard errors by which the clustering must be better to be preferred
+FOLDER = "trial"
+
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Numbers of images with hidden labels that clustering and training sort rightly."""
+
+    images: int
+    clustering: int
+    training: int
+    only_clustering: int
+    """Images that only the clustering sorts rightly."""
+    only_training: int
+
+    @property
+    def prefers_clustering(self) -> bool:
+        """True if the clustering is better by more than chance."""
+        differing = self.only_clustering + self.only_training
+        return self.only_clustering - self.only_training > DOUBT * math.sqrt(max(differing, 1))
+
+    def as_dict(self) -> dict[str, int | bool]:
+        """Return the form in `run.json`."""
+        return asdict(self) | {"prefers_clustering": self.prefers_clustering}
+
+    def __str__(self) -> str:
+        found = (
+            f"trial on {self.images} images with hidden labels: the clustering sorts {self.clustering} rightly, "
+            f"a short training {self.training}"
+        )
+        return f"{found}; the clustering is kept" if self.prefers_clustering else f"{found}; training goes on"
+
+
+def can_try(split: Split) -> bool:
+    """Return True if the labels are enough for a trial."""
+    if split.n_known < LEAST_CLASSES:
+        return False
+    return len(split.labelled) - len(hide_labels(split, 0).labelled) >= LEAST_IMAGES
+
+
+def hide_labels(split: Split, seed: int) -> Split:
+    """Return the split without some labels; images that lost theirs are unlabelled.
+
+    Known categories without labels come after the others, as new ones. At least one category keeps labels, and every
+    category that keeps some keeps at least one.
+    """
+    random = np.random.RandomState(seed % 2**32)
+    order = random.permutation(split.n_known)
+    n_hidden = min(split.n_known - 1, max(1, round(HIDDEN_CLASSES * split.n_known)))
+    hidden, kept = np.sort(order[:n_hidden]), np.sort(order[n_hidden:])
+    stays = []
+    for known in kept:
+        images = random.permutation(split.labelled[split.target[split.labelled] == known])
+        stays.append(images[: max(1, len(images) - round(HIDDEN_LABELS * len(images)))])
+    labelled = np.sort(np.concatenate(stays))
+    moved = np.concatenate([kept, hidden, np.arange(split.n_known, len(split.classes))])
+    position = np.empty(len(split.classes) + 1, dtype=np.int64)
+    position[moved], position[-1] = np.arange(len(split.classes)), -1
+    lost = np.setdiff1d(split.labelled, labelled)
+    return replace(
+        split,
+        classes=tuple(split.classes[i] for i in moved),
+        n_known=len(kept),
+        target=position[split.target],
+        labelled=labelled,
+        unlabelled=np.sort(np.concatenate([split.unlabelled, lost])),
+    )
+
+
+def try_training(
+    config: Config, images: SplitImages, backbone: Backbone, features: Float[Tensor, "n dim"], run: RunFolder
+) -> Verdict:
+    """Train for a few steps without some of the labels, and compare with the clustering that the training starts from.
+
+    `features` are those of all images by the backbone, which stays as it is. The token bank is that of the run, so its
+    views are not computed again.
+    """
+    split = hide_labels(images.split, seed_of(config.seed, "trial"))
+    lost = np.setdiff1d(images.split.labelled, split.labelled)
+    folder = RunFolder(run.path / FOLDER)
+    epochs = math.ceil(TRIAL_STEPS / max(1, steps_per_epoch(len(split.training), config.training.batch_size)))
+    brief = config.changed(
+        views={"bank_folder": config.views.bank_folder or str(run.path / "tokens")},
+        simgcd={"epochs": epochs, "teacher_warm_up": warm_up(epochs), "minutes": None, "max_steps": None},
+    ).model_copy(update={"method": "simgcd"})
+    own = SplitImages(images.image_set, split, images.unreadable)
+    state = prepare(brief, folder, own, copy.deepcopy(backbone), lambda line: None, features)
+    start = classify(state.model.head, features[torch.from_numpy(lost)], state.compute).argmax(1).numpy()
+    stage = Stage(state, folder, 0, lambda line: None)
+    state.attach_prompt(stage.plan)
+    state.open_bank(folder.path)
+    with noted_interrupts() as check_interrupt:
+        for _ in epochs_with_bar(stage.trainer(), check_interrupt):
+            state.features.forget()
+    trained = state.outputs(lost).categories
+    state.world.do_first(lambda: shutil.rmtree(folder.path, ignore_errors=True))
+    truth = split.target[lost]
+    by_start, by_training = (rightly_sorted(truth, found, split.n_known) for found in (start, trained))
+    return Verdict(
+        len(lost),
+        int(by_start.sum()),
+        int(by_training.sum()),
+        int((by_start & ~by_training).sum()),
+        int((by_training & ~by_start).sum()),
+    )
