@@ -261,7 +261,8 @@ def test_the_model_is_kept_as_json_and_safetensors(cli_run: RunFolder) -> None:
 
 def test_predictions_have_one_row_per_image(cli_run: RunFolder, cli_data: Path) -> None:
     rows = rows_of(cli_run.predictions_file.read_text(encoding="utf-8"))
-    assert list(rows[0]) == ["image", "category", "is_new", "certainty", "part", "truth"]
+    columns = ["image", "category", "is_new", "certainty", "part", "truth", "guess", "second", "second_certainty"]
+    assert list(rows[0]) == columns
     assert [row["image"] for row in rows] == sorted(p.relative_to(cli_data).as_posix() for p in cli_data.rglob("*.png"))
     names = load(cli_run.path).categories
     for row in rows:
@@ -270,6 +271,9 @@ def test_predictions_have_one_row_per_image(cli_run: RunFolder, cli_data: Path) 
         assert row["is_new"] == ("yes" if row["category"] in names[2:] else "no")
         assert 0.25 <= float(row["certainty"]) <= 1
         assert (row["part"], row["truth"]) == (("unlabelled", "") if folder == "unlabelled" else ("labelled", folder))
+        assert row["category"] == (row["guess"] if folder == "unlabelled" else folder)
+        assert row["guess"] in names and row["second"] in names and row["second"] != row["category"]
+        assert 0 <= float(row["second_certainty"]) <= 1
 
 
 def test_categories_with_images_have_pictures(cli_run: RunFolder) -> None:

@@ -23,7 +23,7 @@ from sptnet.model.model_folder import update_card
 from sptnet.results.assessment import Assessment
 from sptnet.results.contact_sheets import write_contact_sheets
 from sptnet.results.counts import keep_counts, seed_of_counts
-from sptnet.results.predictions import FEATURES, read_features, write_features, write_predictions
+from sptnet.results.predictions import FEATURES, final_categories, read_features, write_features, write_predictions
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.progress import Say, duration, say
@@ -148,7 +148,9 @@ class Experiment:
         write_predictions(folder.predictions_file, image_set, state.images.split, names, assessment)
         write_features(folder.path / FEATURES, outputs.features)
         self._keep_counts(state.images.split)
-        write_contact_sheets(folder.path / "categories", image_set, names, assessment.guess, assessment.certainty)
+        categories = final_categories(state.images.split, assessment.guess)
+        agreed = np.where(categories == assessment.guess, assessment.certainty, 0)  # contradicted labels come last
+        write_contact_sheets(folder.path / "categories", image_set, names, categories, agreed)
         facts = folder.facts()
         facts.pop("expected_accuracy_reason", None)  # of an earlier end of this run
         facts.update(status="finished", finished=now(), scores=scores, **assessment.facts())
