@@ -1,4 +1,6 @@
-"""Certainty of a run as its model gives it."""
+"""Certainty of a run: of the model itself, and calibrated by evidence."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import torch
 
 from helpers.rounding import SINGLE
 from sptnet.data.split import Split
-from sptnet.inference.assess import assess, others
+from sptnet.inference.assess import TOO_FEW_KNOWN, assess, expectation, fit_line, others
 from sptnet.inference.features import Outputs
 from sptnet.results.assessment import NOT_CALIBRATED
 
@@ -52,3 +54,70 @@ def test_the_logits_stay_as_they_are() -> None:
     logits = torch.tensor([[0.1, 0.3, 0.2]])
     assert others(logits).tolist() == [[logits[0, 0].item(), -torch.inf, logits[0, 2].item()]]
     assert logits.isfinite().all()
+
+
+def sorted_points(wrong: int = 0) -> tuple[Outputs, Split, torch.Tensor]:
+    """Four groups, two known with five labels each; `wrong` unsorted images are given to a known category."""
+    truth = np.repeat(np.arange(4), 25)
+    frozen = torch.eye(8)[truth] + 0.2 * torch.randn(100, 8, generator=torch.Generator().manual_seed(0))
+    labelled = np.flatnonzero((truth < 2) & (np.arange(100) % 25 < 5))
+    unlabelled = np.setdiff1d(np.arange(100), labelled)
+    guess = torch.from_numpy(truth.copy())
+    guess[torch.from_numpy(unlabelled[-wrong:] if wrong else unlabelled[:0])] = 0
+    nothing = np.zeros(0, np.int64)
+    target = np.where(truth < 2, truth, -1)
+    split = Split(("a", "b"), 2, target, labelled, unlabelled, nothing, nothing)
+    logits = 0.05 * torch.randn(100, 4, generator=torch.Generator().manual_seed(1)) + 0.5 * torch.eye(4)[guess]
+    return Outputs(torch.zeros(100, 8), logits), split, frozen
+
+
+NAMES = ("a", "b", "new-1", "new-2")
+
+
+def test_calibrated_certainty_is_that_of_the_evidence_and_finds_the_wrong_ones() -> None:
+    outputs, split, frozen = sorted_points(wrong=8)
+    found = assess(outputs, split, NAMES, frozen, seed=0)
+    wrong, right = split.unlabelled[-8:], split.unlabelled[:-8]
+    assert found.certainty[wrong].max() < found.certainty[right].min()
+    assert found.expected is not None and found.reason == ""
+    assert found.expected.value == pytest.approx(found.certainty[split.unlabelled].mean(), rel=1e-5)
+    assert found.expected.low < found.expected.value < found.expected.high
+    assert set(found.expected.categories) == set(NAMES)
+    assert (found.second_certainty <= found.certainty).all()
+
+
+def test_the_calibrator_gives_the_mean_certainty_from_logits() -> None:
+    outputs, split, frozen = sorted_points()
+    found = assess(outputs, split, NAMES, frozen, seed=0)
+    assert found.calibrator is not None
+    probabilities = found.calibrator.probabilities(outputs.logits, 2)
+    assert (probabilities.argmax(1) == found.guess).all()
+    unsorted = split.unlabelled
+    assert probabilities[unsorted].max(1).mean() == pytest.approx(found.certainty[unsorted].mean(), abs=0.05)
+
+
+def test_fewer_than_two_known_categories_have_no_expectation() -> None:
+    outputs, split, frozen = sorted_points()
+    one = replace(split, classes=("a",), n_known=1, target=np.where(split.target == 0, 0, -1))
+    one = replace(one, labelled=split.labelled[:5], unlabelled=np.setdiff1d(np.arange(100), split.labelled[:5]))
+    found = assess(outputs, one, NAMES, frozen, seed=0)
+    assert (found.expected, found.reason) == (None, TOO_FEW_KNOWN)
+    assert found.certainty.max() < 1
+
+
+@pytest.mark.parametrize(("value", "n"), [(0.5, 400), (0.99, 20), (0.01, 20)])
+def test_the_range_of_the_expectation_stays_between_0_and_1(value: float, n: int) -> None:
+    expected, _ = expectation(np.full(n, value), np.zeros(n, np.int64), ("a", "b"), 2)
+    assert expected is not None
+    assert 0 <= expected.low <= expected.value <= expected.high <= 1
+    if value == 0.5:
+        half = 1.65 * (0.06**2 + 0.25 / n) ** 0.5
+        assert (expected.low, expected.high) == pytest.approx((0.5 - half, 0.5 + half))
+
+
+def test_lines_are_fitted_by_least_squares_and_do_not_fall() -> None:
+    x = np.array([0.0, 1.0, 2.0, 3.0])
+    line = fit_line(x, 0.5 * x - 1, np.ones(4, bool))
+    assert (line.slope, line.offset) == pytest.approx((0.5, -1.0))
+    falling = fit_line(x, -x, np.ones(4, bool))
+    assert (falling.slope, falling.offset) == pytest.approx((0.0, -1.5))
