@@ -35,7 +35,7 @@ def noisy(
 
 @pytest.mark.parametrize(("n_classes", "n_known"), [(12, 6), (20, 8), (24, 18)])
 def test_overlapping_classes_are_counted_within_the_range(n_classes: int, n_known: int) -> None:
-    points, ranks, _ = noisy(n_classes, n_known, noise=0.18, seed=n_classes)
+    points, ranks, _ = noisy(n_classes, n_known, noise=0.12, seed=n_classes)
     found = estimate_n_categories(points, ranks, random_state=0, method="share", n_repeats=2)
     assert found.method == "share"
     assert found.interval[0] <= n_classes <= found.interval[1]
