@@ -30,7 +30,7 @@ def test_the_verb_prints_a_number_a_table_and_a_plot(call: Call, words: list[obj
     assert again[0] == 2 and f"{plot} exists already. Give another --plot." in again[2]
 
 
-@pytest.mark.parametrize("method", ["balance", "brent"])
+@pytest.mark.parametrize("method", ["share", "balance", "brent"])
 def test_the_verb_gives_json(call: Call, words: list[object], method: str) -> None:
     code, out, _ = call(*words, "--json", "--seed", 3, "--method", method, "--min", 6, "--max", 12)
     assert code == 0

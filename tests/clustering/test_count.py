@@ -327,7 +327,7 @@ X0, Y0 = blobs(4, 2, each=6)
         ({"X": np.full((24, 2), np.inf)}, "not finite"),
         ({"X": X0[:, 0]}, r"X has the shape \(24,\). Give one row of features for each point"),
         ({"X": X0[:, :0]}, r"X has the shape \(24, 0\)"),
-        ({"method": "guess"}, "unknown method 'guess'. Use one of: auto, balance, silhouette, brent"),
+        ({"method": "guess"}, "unknown method 'guess'. Use one of: auto, share, balance, silhouette, brent"),
         ({"n_repeats": 0}, "n_repeats is 0. Give a whole number of at least 1"),
     ],
 )

@@ -27,7 +27,7 @@ HELD, OCCUPIED = 1.33, 1.35  # factors by which imperfect clusters of known clas
 WEIGHTS = {"held": 0.6, "occupied": 0.15, "share": 0.25}
 # The logarithm of the estimate has an error of this standard deviation: a part that more classes do not reduce, and a
 # part per known class. A 90 % range has 1.65 of them to either side.
-COMMON_ERROR, ERROR_PER_CLASS, RANGE = 0.1, 0.55, 1.65
+COMMON_ERROR, ERROR_PER_CLASS, RANGE = 0.1, 0.75, 1.65
 TRUST_POWER, CERTAIN_POWER, LEAST_ERROR = 2, 8, 0.05  # how much accurate clusters show
 
 Floats = npt.NDArray[np.float32]

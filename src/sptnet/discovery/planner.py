@@ -104,10 +104,11 @@ class Planner:
         """Seconds to take every image through the backbone once."""
         return self.facts.images * (self.pace.read + self.pace.forward)
 
-    def around(self, trains: bool) -> list[PlanStep]:
+    def around(self, method: str) -> list[PlanStep]:
         """Steps other than the training itself, in their order."""
         images, counts, crowding = self.facts.images, self.config.n_categories == "auto", self.pace.crowding
-        from_clusters = self.setting("head.start") == "clusters"
+        trains = method in STAGES
+        from_clusters = "simgcd" in STAGES.get(method, {}) and self.setting("head.start") == "clusters"
         page = crowding * PAGE + images * (self.pace.read + crowding * DRAW)
         steps = {
             "compute features of all images": self.features() * (counts or from_clusters or not trains),
@@ -124,22 +125,22 @@ class Planner:
         section, name = key.split(".")
         return getattr(getattr(self.config, section), name) if key in self.given else FROM_CLUSTERS[key]
 
-    def budget(self) -> float:
+    def budget(self, method: str) -> float:
         """Seconds left for training."""
-        return 60 * self.minutes - sum(step.seconds for step in self.around(trains=True))
+        return 60 * self.minutes - sum(step.seconds for step in self.around(method))
 
-    def bank(self) -> int:
+    def bank(self, method: str) -> int:
         """Views of the token bank: the most that fit on the disk and are filled within a share of the time."""
         banks, bank = self.facts.banks, self.config.views.bank
         if "views.bank" in self.given:
             assert bank != "auto"
             return bank
-        quick = [b for b in banks if b * self.facts.training * self.pace.forward <= FILL_SHARE * self.budget()]
+        quick = [b for b in banks if b * self.facts.training * self.pace.forward <= FILL_SHARE * self.budget(method)]
         return (*quick, *banks[-1:], 0)[0] if self.pace.device == "cpu" else 0
 
     def stages(self, method: str, share: float) -> Stages:
         """Epochs and seconds of each stage at a share of its published length; given epochs are kept."""
-        pace, bank, size = self.pace, self.bank(), self.config.training.batch_size
+        pace, bank, size = self.pace, self.bank(method), self.config.training.batch_size
         raw_view = 0.0 if bank else pace.forward
         per_step = dict.fromkeys(("gcd", "simgcd"), 2 * size * raw_view + pace.step)
         # Half of the steps go back to the prompts of two views, half train on a raw and a prompted view.
@@ -158,7 +159,7 @@ class Planner:
     def longest(self, method: str) -> Stages:
         """Stages at the largest share of their published length that fits into the time."""
         shares = (percent / 100 for percent in range(100, 0, -1))
-        fitting = (share for share in shares if seconds_of(self.stages(method, share)) <= self.budget())
+        fitting = (share for share in shares if seconds_of(self.stages(method, share)) <= self.budget(method))
         return self.stages(method, next(fitting, 0.01))
 
     def too_short(self, epochs: int) -> bool:
@@ -174,24 +175,25 @@ class Planner:
         if self.facts.known == 0:
             reason = "No image has a label, so k-means groups the images by their looks."
             return "kmeans", [reason]
-        stages = self.stages("simgcd", min(1.0, -(-LEAST_STEPS["simgcd"] // self.batches) / STAGES["simgcd"]["simgcd"]))
-        if seconds_of(stages) <= self.budget():
-            return "simgcd", []
-        in_all = duration(seconds_of(stages) + 60 * self.minutes - self.budget())
-        return "sskmeans", [f"{NAMES['simgcd']} needs about {in_all}; the time is {self.minutes:g} min."]
+        method = "simgcd"
+        stages = self.stages(method, min(1.0, -(-LEAST_STEPS[method] // self.batches) / STAGES[method][method]))
+        if seconds_of(stages) <= self.budget(method):
+            return method, []
+        in_all = duration(seconds_of(stages) + 60 * self.minutes - self.budget(method))
+        return "sskmeans", [f"{NAMES[method]} needs about {in_all}; the time is {self.minutes:g} min."]
 
     def plan(self, method: str, reasons: list[str]) -> Plan:
         """Plan a method."""
         if method not in STAGES:
             text = f"{sentence(NAMES[method])} on the features of the backbone; nothing trains."
             config = self.config.model_copy(update={"method": method})
-            return Plan(config, tuple(self.around(trains=False)), (*reasons, text), None)
+            return Plan(config, tuple(self.around(method)), (*reasons, text), None)
         stages = self.longest(method)
         last, (epochs, _) = list(stages.items())[-1]
         lengths = [f"{NAMES[stage]} for {n} epochs" for stage, (n, _) in stages.items()]
         text = f"{', then '.join(lengths)}{f', {self.minutes:g} min at most in all' if self.limited else ''}."
         wanted: dict[str, Any] = {f"{stage}.epochs": n for stage, (n, _) in stages.items()}
-        wanted |= {"views.bank": self.bank(), "training.evaluate_every": max(n for n, _ in stages.values())}
+        wanted |= {"views.bank": self.bank(method), "training.evaluate_every": max(n for n, _ in stages.values())}
         wanted["prompt.border"] = scaled_border(self.facts.image_size)
         if "simgcd" in stages:
             wanted |= FROM_CLUSTERS | {"simgcd.teacher_warm_up": warm_up(stages["simgcd"][0])}
@@ -207,8 +209,8 @@ class Planner:
         for key, value in wanted.items():
             if key not in self.given:
                 changes.setdefault(key.split(".")[0], {})[key.split(".")[1]] = value
-        around = self.around(trains=True)
-        allowed = min(1.0, max(0.0, self.budget()) / seconds_of(stages)) if self.limited else 1.0
+        around = self.around(method)
+        allowed = min(1.0, max(0.0, self.budget(method)) / seconds_of(stages)) if self.limited else 1.0
         trained = [
             PlanStep(f"train {NAMES[stage]}, {n} epochs", allowed * seconds, stage)
             for stage, (n, seconds) in stages.items()

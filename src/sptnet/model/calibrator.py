@@ -22,6 +22,13 @@ def softmax_of(logits: Float[Tensor, "n k"]) -> Floats:
     return (logits.double() / STUDENT_TEMPERATURE).softmax(1).numpy()
 
 
+def log_odds(probabilities: Floats, least: float = 1e-6) -> Floats:
+    """Return the logarithm of p / (1 - p); probabilities are kept at least `least` away from 0 and 1."""
+    clipped = np.clip(probabilities, least, 1 - least)
+    odds: Floats = np.log(clipped / (1 - clipped))
+    return odds
+
+
 @dataclass(frozen=True)
 class Line:
     """Straight line between log-odds."""
@@ -31,8 +38,7 @@ class Line:
 
     def __call__(self, values: Floats) -> Floats:
         """Apply the line to probabilities."""
-        clipped = np.clip(values, 1e-6, 1 - 1e-6)
-        return 1 / (1 + np.exp(-(self.slope * np.log(clipped / (1 - clipped)) + self.offset)))
+        return 1 / (1 + np.exp(-(self.slope * log_odds(values) + self.offset)))
 
 
 @dataclass(frozen=True)

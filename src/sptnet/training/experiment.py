@@ -27,6 +27,7 @@ from sptnet.results.predictions import FEATURES, final_categories, read_features
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.progress import Say, duration, say
+from sptnet.runtime.seeds import seed_of
 from sptnet.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 from sptnet.training.prepare import prepare
 from sptnet.training.run_facts import now, starting_facts
@@ -127,7 +128,9 @@ class Experiment:
         state, everything = self.state, np.arange(len(self.state.images.image_set))
         state.compute_all_features()
         self.outputs_of_all = outputs = state.outputs(everything)
-        assessment = state.world.from_first(lambda: assess(outputs, state.images.split, state.names))
+        frozen = state.frozen if state.stages else outputs.features
+        seed = seed_of(state.config.seed, "certainty") % 2**32
+        assessment = state.world.from_first(lambda: assess(outputs, state.images.split, state.names, frozen, seed))
         state.calibrator = assessment.calibrator
         scores = state.scores(assessment.guess, everything)
         state.world.do_first(lambda: self._write_results(assessment, scores, selected_epoch, seconds))

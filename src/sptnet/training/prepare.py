@@ -89,6 +89,7 @@ def prepare(
     state = RunState(
         config, images, method, stages, names, model.to(compute.device), cache, compute, everyone, estimate
     )
+    state.frozen = cache.kept
     _check_model(state)
     n_images = len(images.image_set)
     state.config = everyone.from_first(

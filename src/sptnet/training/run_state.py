@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from sptnet.clustering.centroids import find_centroids
 from sptnet.clustering.count import CountEstimate
@@ -49,6 +51,8 @@ class RunState:
     estimate: CountEstimate | None = None
     """The estimated number of categories, if it was asked for."""
     bank: TokenBank | None = None
+    frozen: Float[Tensor, "n dim"] | None = None
+    """Features of all images before training, if they were computed."""
     calibrator: Calibrator | None = None
     """Calibration of the finished model, if there is one."""
 
