@@ -36,10 +36,12 @@ from sptnet.report.page.thumbnails import LEVELS, promising_level, thumbnails, t
 from sptnet.report.page.write import BUDGET, read_for_report, write_report
 from sptnet.report.tsne import embed_2d
 from sptnet.results.categories import Category, describe_categories
+from sptnet.results.edits.choose_count import ensure_clustering
 from sptnet.results.edits.log import Drop, Edit, Merge, Move, Rename, SplitCategory, add_edits, apply_edit
+from sptnet.results.edits.types import Count
 from sptnet.results.expected_accuracy import ExpectedAccuracy
 from sptnet.results.run_folder import RunFolder
-from sptnet.results.run_result import RunResult
+from sptnet.results.run_result import RunResult, read_result
 
 
 def many_images(n: int, n_categories: int = 4, dim: int = 8) -> RunResult:
@@ -682,6 +684,17 @@ def test_a_page_begins_with_what_can_be_expected(tmp_path: Path) -> None:
     data = page_json(text, "data")
     assert len(data["to_check"]) == 1
     assert {entry["name"]: entry["expected"] for entry in data["categories"]}["otter"] == 0.25
+
+
+def test_another_number_of_categories_has_no_expected_shares(tmp_path: Path) -> None:
+    run = assessed_run(tmp_path, ExpectedAccuracy(0.62, 0.55, 0.7, {"new-1": 0.25}))
+    ensure_clustering(run, read_result(run), 6)
+    add_edits(run, [Count(6)])
+    text = write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8")
+    assert "The expectation is that of the run before its edit." in text
+    categories = page_json(text, "data")["categories"]
+    assert len(categories) == 6
+    assert {entry["expected"] for entry in categories} == {None}
 
 
 def test_a_page_without_an_expectation_says_why(tmp_path: Path) -> None:

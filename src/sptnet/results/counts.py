@@ -130,7 +130,9 @@ def read_clustering(run: Path, k: int, n: int) -> Clustering:
         raise Failure(
             f"{file} is damaged ({error}). Delete it, then cluster again with: `edit({str(run)!r}, 'count', '{k}')`"
         ) from error
-    return Clustering(category.numpy().astype(np.int64), certainty.float().numpy(), centroids.float().numpy(), n_known)
+    # Copies, since the tensors are mapped to the file, which may be replaced.
+    columns = category.numpy().astype(np.int64), certainty.numpy().astype(np.float32)
+    return Clustering(*columns, centroids.numpy().astype(np.float32), n_known)
 
 
 class KeptCounts(Mapping[int, Clustering]):

@@ -80,8 +80,9 @@ def write_report(
     also = {*on_map.images.tolist(), *(table.images() if table else ()), *(entry["image"] for entry in views.attention)}
     images = pictured_images(result, categories, also.union(*listed_images(result)))
     number = {image: i for i, image in enumerate(images)}
-    data = page_data(result, categories, images, on_map, expected_shares(result, before, expected))
     chosen = [edit.n_categories for edit in edits if isinstance(edit, Count)]
+    shares = expected_shares(result, before, None if chosen else expected)  # other clusters have no expectation
+    data = page_data(result, categories, images, on_map, shares)
     content: dict[str, Any] = {
         "generator": GENERATOR,
         "name": facts.get("data", {}).get("name") or folder.path.absolute().name,
