@@ -60,6 +60,8 @@ def write_report(
     folder = RunFolder(run)
     target = _target(folder, out)
     config, facts, metrics, result = folder.config(), folder.facts(), folder.metrics(), current(run)
+    edits, counts = in_force(read_edits(run)), sorted(result.counts)
+    chosen = [edit.n_categories for edit in edits if isinstance(edit, Count)]
     categories = describe_categories(result)
     sources = image_sources(result, config.data, tell)
     views = ModelViews()
@@ -73,8 +75,6 @@ def write_report(
     images = pictured_images(result, categories, also)
     number = {image: i for i, image in enumerate(images)}
     data = page_data(result, categories, images, on_map)
-    edits = in_force(read_edits(run))
-    chosen = [edit.n_categories for edit in edits if isinstance(edit, Count)]
     content: dict[str, Any] = {
         "generator": GENERATOR,
         "name": facts.get("data", {}).get("name") or folder.path.absolute().name,
@@ -91,7 +91,7 @@ def write_report(
         "place": {result.names.index(entry["name"]): i for i, entry in enumerate(data["categories"])},
         "names": result.names,
         "n_edits": len(edits),
-        "counts": sorted(result.counts),
+        "counts": counts,
         "count": chosen[-1] if chosen else result.counts.n_own if isinstance(result.counts, KeptCounts) else None,
         "count_command": count_command(folder.path),
         "prompts": views.prompts,
