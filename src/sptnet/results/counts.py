@@ -172,8 +172,8 @@ class KeptCounts(Mapping[int, Clustering]):
 def keep_counts(run: RunFolder, split: Split, n_own: int, seed: int) -> None:
     """Cluster a finished run into the plausible numbers of categories and write the clusterings.
 
-    `n_own` is the number of categories of the model, which needs no clustering. A run whose number was given, or of more
-    than 20,000 images, keeps none.
+    `n_own` is the number of categories of the model, which needs no clustering. A run keeps none if its number was
+    given, or if it has more than 20,000 images.
     """
     plausible, n = run.plausible_counts(), len(split.target)
     if plausible is None or n > MOST_IMAGES:
