@@ -361,6 +361,16 @@ def test_edits_are_saved_and_taken_over_by_the_command_line(
     assert page.texts(".card dd:first-of-type")[0] == "21"
 
 
+def test_the_number_in_force_and_the_command_for_another(page: Page, run: Path) -> None:
+    assert page.texts("#counts li") == ["5 in force"]
+    command = page.one("#count-command")
+    assert command.text == f"sptnet edit {run} count N"
+    page.js("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", command)
+    page.one("button[data-copy=count-command]").click()
+    live = page.one("#live")
+    page.wait(lambda: live.get_attribute("textContent") in ("Copied the command.", "The command is selected."))
+
+
 def rows_of(page: Page, name: str) -> dict[str, str]:
     words, values = (page.card(name).find_elements("css selector", tag) for tag in ("dt", "dd"))
     return {word.text: value.text for word, value in zip(words, values, strict=True)}

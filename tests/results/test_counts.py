@@ -19,6 +19,7 @@ from conftest import Answer, Call
 from helpers.digit_folders import fill
 from helpers.result_runs import assert_same, make_run
 from helpers.rounding import SINGLE
+from sptnet.data.split import Split
 from sptnet.discovery import pace
 from sptnet.discovery.rounds import next_labels, next_round
 from sptnet.errors import Failure, Misuse
@@ -169,17 +170,35 @@ def test_a_clustering_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert load_file(tmp_path / "counts" / "5.safetensors")["category"].dtype == torch.int64
 
 
-def test_a_run_keeps_the_plausible_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_counts(tmp_path, directions(DEGREES), LABELS, 2, (1, 6), 4, 0)
-    assert sorted(file.name for file in (tmp_path / "counts").iterdir()) == [f"{k}.safetensors" for k in (2, 3, 5, 6)]
-    monkeypatch.setattr(module, "MOST_IMAGES", 14)
-    keep_counts(tmp_path / "large", directions(DEGREES), LABELS, 2, (1, 6), 4, 0)
-    assert not (tmp_path / "large").exists()
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     return make_run(tmp_path, five_groups())
+
+
+def test_a_run_keeps_the_plausible_numbers(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    labelled = np.flatnonzero(LABELS >= 0)
+    nothing, seed = np.empty(0, np.int64), RunFolder(run).config().seed
+    split = Split(("cat", "dog"), 2, LABELS, labelled, np.setdiff1d(np.arange(15), labelled), nothing, nothing)
+    keep_counts(RunFolder(run), split, 4, seed)
+    assert not (run / "counts").exists(), "the number was given"
+    (run / "estimate.json").write_text('{"interval": [1, 6]}')
+    monkeypatch.setattr(module, "MOST_IMAGES", 14)
+    keep_counts(RunFolder(run), split, 4, seed)
+    assert not (run / "counts").exists(), "too many images"
+    monkeypatch.undo()
+    keep_counts(RunFolder(run), split, 4, seed)
+    assert sorted(file.name for file in (run / "counts").iterdir()) == [f"{k}.safetensors" for k in (2, 3, 5, 6)]
+    kept = count_file(run, 5).read_bytes()
+    count_file(run, 5).unlink()
+    add_edits(run, [Count(5)])
+    assert count_file(run, 5).read_bytes() == kept, "the same on demand"
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"interval": 3}', '{"interval": ["a", 2]}'])
+def test_a_damaged_estimate(run: Path, text: str) -> None:
+    (run / "estimate.json").write_text(text)
+    with pytest.raises(Failure, match=r"estimate\.json is damaged .*Delete it to go on without it\."):
+        RunFolder(run).plausible_counts()
 
 
 def damage(file: Path, **changes: Any) -> None:

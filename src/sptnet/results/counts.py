@@ -17,8 +17,11 @@ from safetensors.torch import load_file, save_file
 from sklearn.exceptions import ConvergenceWarning
 
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
+from sptnet.data.image_set import UNKNOWN
+from sptnet.data.split import Split
 from sptnet.errors import Failure, Misuse
-from sptnet.results.run_folder import COUNTS
+from sptnet.results.predictions import FEATURES, read_features
+from sptnet.results.run_folder import COUNTS, RunFolder
 from sptnet.runtime.files import write_atomically
 from sptnet.runtime.seeds import seed_of
 
@@ -168,16 +171,18 @@ class KeptCounts(Mapping[int, Clustering]):
         return hash(self.run)
 
 
-def keep_counts(
-    run: Path, features: Floats, labels: Ids, n_known: int, interval: tuple[int, int], chosen: int, seed: int
-) -> None:
+def keep_counts(run: RunFolder, split: Split, n_own: int, seed: int) -> None:
     """Cluster a finished run into the plausible numbers of categories and write the clusterings.
 
-    The chosen number is that of the model, so it is not clustered. A run of more than 20,000 images keeps none.
+    `n_own` is the number of categories of the model, which needs no clustering. A run keeps none if its number was
+    given, or if it has more than 20,000 images.
     """
-    if len(features) > MOST_IMAGES:
+    plausible, n = run.plausible_counts(), len(split.target)
+    if plausible is None or n > MOST_IMAGES:
         return
-    most = n_known + int((labels < 0).sum())
-    for k in counts_to_keep(*interval, chosen, n_known, most):
-        if k != chosen:
-            write_clustering(run, cluster_at(features, labels, k, n_known, seed))
+    labels = np.full(n, UNKNOWN)
+    labels[split.labelled] = split.target[split.labelled]
+    features = read_features(run.path / FEATURES, n, run.path)
+    for k in counts_to_keep(*plausible, n_own, split.n_known, split.n_known + n - len(split.labelled)):
+        if k != n_own:
+            write_clustering(run.path, cluster_at(features, labels, k, split.n_known, seed_of_counts(seed)))

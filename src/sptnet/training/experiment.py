@@ -12,9 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.config import Config
-from sptnet.data.image_set import UNKNOWN
 from sptnet.data.load import SplitImages
-from sptnet.data.split import Split
 from sptnet.data.split_file import write_split
 from sptnet.inference.assess import assess
 from sptnet.inference.features import Outputs
@@ -22,8 +20,8 @@ from sptnet.model.backbone import Backbone
 from sptnet.model.model_folder import update_card
 from sptnet.results.assessment import Assessment
 from sptnet.results.contact_sheets import write_contact_sheets
-from sptnet.results.counts import keep_counts, seed_of_counts
-from sptnet.results.predictions import FEATURES, final_categories, read_features, write_features, write_predictions
+from sptnet.results.counts import keep_counts
+from sptnet.results.predictions import FEATURES, final_categories, write_features, write_predictions
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.progress import Say, duration, say
@@ -147,7 +145,7 @@ class Experiment:
             update_card(folder.model, state.card)
         write_predictions(folder.predictions_file, image_set, state.images.split, names, assessment)
         write_features(folder.path / FEATURES, outputs.features)
-        self._keep_counts(state.images.split)
+        keep_counts(folder, state.images.split, len(names), state.config.seed)
         categories = final_categories(state.images.split, assessment.guess)
         agreed = np.where(categories == assessment.guess, assessment.certainty, 0)  # contradicted labels come last
         write_contact_sheets(folder.path / "categories", image_set, names, categories, agreed)
@@ -158,18 +156,6 @@ class Experiment:
         if selected_epoch is not None:
             facts["selected_epoch"] = selected_epoch
         folder.write_facts(facts)
-
-    def _keep_counts(self, split: Split) -> None:
-        """Keep clusterings into the other plausible numbers of categories, if the number was counted."""
-        folder, state = self.run_folder.path, self.state
-        plausible = self.run_folder.plausible_counts()
-        if plausible is None:
-            return
-        labels = np.full(len(split.target), UNKNOWN)
-        labels[split.labelled] = split.target[split.labelled]
-        features = read_features(folder / FEATURES, len(labels), folder)
-        seed = seed_of_counts(state.config.seed)
-        keep_counts(folder, features, labels, split.n_known, plausible, len(state.names), seed)
 
 
 def train(

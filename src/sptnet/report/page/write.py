@@ -66,6 +66,8 @@ def write_report(
     before = read_result(run)
     edits = in_force(read_edits(run))
     result = current(run) if edits else before
+    counts = sorted(result.counts)
+    chosen = [edit.n_categories for edit in edits if isinstance(edit, Count)]
     categories = describe_categories(result)
     expected, reason = read_expectation(facts)
     opening = expectation(result, expected, reason)
@@ -80,7 +82,6 @@ def write_report(
     also = {*on_map.images.tolist(), *(table.images() if table else ()), *(entry["image"] for entry in views.attention)}
     images = pictured_images(result, categories, also.union(*listed_images(result)))
     number = {image: i for i, image in enumerate(images)}
-    chosen = [edit.n_categories for edit in edits if isinstance(edit, Count)]
     shares = expected_shares(result, before, None if chosen else expected)  # other clusters have no expectation
     data = page_data(result, categories, images, on_map, shares)
     content: dict[str, Any] = {
@@ -103,7 +104,7 @@ def write_report(
         "place": {result.names.index(entry["name"]): i for i, entry in enumerate(data["categories"])},
         "names": result.names,
         "n_edits": len(edits),
-        "counts": sorted(result.counts),
+        "counts": counts,
         "count": chosen[-1] if chosen else result.counts.n_own if isinstance(result.counts, KeptCounts) else None,
         "count_command": count_command(folder.path),
         "prompts": views.prompts,

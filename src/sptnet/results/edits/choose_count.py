@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from sptnet.errors import Misuse
 from sptnet.results.counts import Clustering, cluster_at, seed_of_counts, write_clustering
@@ -33,7 +34,7 @@ def ensure_clustering(run: str | Path, result: RunResult, n_categories: int) -> 
     write_clustering(Path(run), cluster_at(result.features, labels, n_categories, result.n_known, seed))
 
 
-def given_labels(result: RunResult) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def given_labels(result: RunResult) -> npt.NDArray[np.int64]:
     """Return the known category of each labelled training image, -1 for others, of shape (n,)."""
     given = [part == "labelled" and truth is not None for part, truth in zip(result.part, result.truth, strict=True)]
     return np.where(given & (result.category < result.n_known), result.category, -1)
