@@ -78,7 +78,7 @@ class Discovery:
         state.world.do_first(lambda: run.write_facts(run.facts() | {"trial": verdict.as_dict()}))
         if not verdict.prefers_clustering:
             return experiment
-        config = state.config.model_copy(update={"method": "sskmeans"})
+        config = state.config.changed(head={"start": "random"}).model_copy(update={"method": "sskmeans"})
         clustering = Experiment(
             config, run, self.images, experiment.tell, experiment.tell_epoch, self.backbone, features
         )

@@ -186,7 +186,7 @@ class Planner:
         """Plan a method."""
         if method not in STAGES:
             text = f"{sentence(NAMES[method])} on the features of the backbone; nothing trains."
-            config = self.config.model_copy(update={"method": method})
+            config = self.config.changed(head={"start": "random"}).model_copy(update={"method": method})
             return Plan(config, tuple(self.around(method)), (*reasons, text), None)
         stages = self.longest(method)
         last, (epochs, _) = list(stages.items())[-1]
@@ -198,6 +198,8 @@ class Planner:
         if "simgcd" in stages:
             wanted |= FROM_CLUSTERS | {"simgcd.teacher_warm_up": warm_up(stages["simgcd"][0])}
             text += " It starts from clusters."
+        else:
+            wanted["head.start"] = "random"
         if last == "sptnet":
             steps = epochs * self.batches
             k = self.config.sptnet.k if "sptnet.k" in self.given else min(self.config.sptnet.k, max(1, steps // 4))

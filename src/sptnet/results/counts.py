@@ -26,7 +26,7 @@ from sptnet.runtime.files import write_atomically
 from sptnet.runtime.seeds import seed_of
 
 MOST_KEPT = 12
-MOST_IMAGES = 20_000
+MOST_IMAGES = 5_000
 """Largest run whose clusterings are kept; larger ones are clustered when a number is chosen."""
 STARTS, ALL_STARTS_UP_TO = 10, 1_000
 TEMPERATURE = 0.1
@@ -175,7 +175,7 @@ def keep_counts(run: RunFolder, split: Split, n_own: int, seed: int) -> None:
     """Cluster a finished run into the plausible numbers of categories and write the clusterings.
 
     `n_own` is the number of categories of the model, which needs no clustering. A run keeps none if its number was
-    given, or if it has more than 20,000 images.
+    given, or if it has more than 5,000 images.
     """
     plausible, n = run.plausible_counts(), len(split.target)
     if plausible is None or n > MOST_IMAGES:

@@ -89,7 +89,8 @@ def prepare(
     state = RunState(
         config, images, method, stages, names, model.to(compute.device), cache, compute, everyone, estimate
     )
-    state.frozen = cache.kept
+    if config.head.start == "clusters":
+        state.frozen = cache.kept  # computed whenever such a run is prepared, so that a resumed run has them too
     _check_model(state)
     n_images = len(images.image_set)
     state.config = everyone.from_first(
