@@ -1,0 +1,166 @@
+"""Trial of the training on hidden labels: what is hidden, what is compared, and what follows."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import Call
+from helpers.digit_folders import fill
+from sptnet.data.load import SplitImages
+from sptnet.data.split import Split
+from sptnet.discovery import discover as discovery
+from sptnet.discovery import pace
+from sptnet.discovery.discover import Wishes, first_round
+from sptnet.discovery.trial import Verdict, can_try, hide_labels
+from sptnet.model.backbone import EMBEDDED
+from sptnet.results.run_folder import RunFolder
+
+SETTINGS = {
+    "backbone.name": EMBEDDED,
+    "backbone.image_size": 32,
+    "device": "cpu",
+    "n_categories": 6,
+    "simgcd.epochs": 2,
+    "training.batch_size": 8,
+}
+EQUAL = Verdict(images=20, clustering=12, training=12, only_clustering=3, only_training=3)
+WORSE = Verdict(images=20, clustering=15, training=8, only_clustering=8, only_training=1)
+
+
+def labelled_split(n_known: int = 6, each: int = 6) -> Split:
+    target = np.r_[np.repeat(np.arange(n_known), each), np.full(10, -1)]
+    nothing = np.zeros(0, np.int64)
+    names = tuple(f"c{i}" for i in range(n_known))
+    return Split(names, n_known, target, np.arange(n_known * each), n_known * each + np.arange(10), nothing, nothing)
+
+
+@pytest.mark.parametrize("n_known", [2, 3, 6, 10])
+def test_some_categories_become_new_and_others_lose_some_labels(n_known: int) -> None:
+    split = labelled_split(n_known)
+    hidden = hide_labels(split, seed=1)
+    n_hidden = min(n_known - 1, max(1, round(n_known / 3)))
+    assert hidden.n_known == n_known - n_hidden
+    assert sorted(hidden.classes) == sorted(split.classes)
+    assert set(hidden.labelled) < set(split.labelled)
+    counts = np.bincount(hidden.target[hidden.labelled], minlength=n_known)
+    assert counts.tolist() == [4] * hidden.n_known + [0] * n_hidden
+    for image in range(len(split.target)):  # every image is still of its class
+        before, after = split.target[image], hidden.target[image]
+        assert (before, after) == (-1, -1) or split.classes[before] == hidden.classes[after]
+    assert sorted(np.r_[hidden.labelled, hidden.unlabelled]) == list(range(len(split.target)))
+
+
+def test_the_seed_decides_what_is_hidden() -> None:
+    split = labelled_split()
+    first, again, other = (hide_labels(split, seed) for seed in (1, 1, 2))
+    assert np.array_equal(first.labelled, again.labelled) and not np.array_equal(first.labelled, other.labelled)
+
+
+def test_a_single_label_is_not_lost_in_a_category_that_stays() -> None:
+    hidden = hide_labels(labelled_split(each=1), seed=0)
+    assert (np.bincount(hidden.target[hidden.labelled]) == 1).all()
+
+
+@pytest.mark.parametrize(("n_known", "each", "able"), [(1, 30, False), (2, 2, False), (2, 6, True), (6, 6, True)])
+def test_few_labels_show_nothing(n_known: int, each: int, able: bool) -> None:
+    assert can_try(labelled_split(n_known, each)) is able
+
+
+@pytest.mark.parametrize(
+    ("only_clustering", "only_training", "prefers"),
+    [(0, 0, False), (1, 0, False), (3, 0, True), (5, 3, False), (9, 3, True), (3, 9, False)],
+)
+def test_the_clustering_must_be_better_by_more_than_chance(
+    only_clustering: int, only_training: int, prefers: bool
+) -> None:
+    verdict = Verdict(30, 10 + only_clustering, 10 + only_training, only_clustering, only_training)
+    assert verdict.prefers_clustering is prefers
+    assert str(verdict).endswith("the clustering is kept" if prefers else "training goes on")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(pace, "SECONDS", 0.005)
+    return fill(tmp_path / "photos", per_class=12, labelled=8)
+
+
+def discover(folder: Path, out: Path, tries: bool = True) -> tuple[dict[str, object], str]:
+    """Run a discovery with a trial; return run.json and the method."""
+    found = first_round(out, {**SETTINGS, "data.folder": str(folder)}, Wishes("simgcd", given=frozenset(SETTINGS)))
+    found.plan = replace(found.plan, tries=tries)
+    found.train(False, ["sptnet", "discover"], lambda line: None)
+    run = RunFolder(out)
+    return run.facts(), run.config().method
+
+
+def test_a_trial_leaves_backbone_and_training_as_they_are(folder: Path, tmp_path: Path) -> None:
+    """With and without a trial, the trained weights are the same."""
+    facts, method = discover(folder, tmp_path / "with")
+    plain, _ = discover(folder, tmp_path / "without", tries=False)
+    trial = facts["trial"]
+    assert isinstance(trial, dict) and "trial" not in plain
+    assert trial["images"] > 0 and 0 <= trial["clustering"] <= trial["images"] >= trial["training"]
+    assert method == ("sskmeans" if trial["prefers_clustering"] else "simgcd")
+    if method == "simgcd":
+        described = [json.loads((tmp_path / name / "model" / "model.json").read_text()) for name in ("with", "without")]
+        assert described[0]["sha256"] == described[1]["sha256"]
+    assert not (tmp_path / "with" / "trial").exists()
+
+
+@pytest.mark.parametrize(("verdict", "method"), [(EQUAL, "simgcd"), (WORSE, "sskmeans")])
+def test_the_better_one_is_kept_and_recorded(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, method: str
+) -> None:
+    monkeypatch.setattr(discovery, "try_training", lambda *_: verdict)
+    facts, used = discover(folder, tmp_path / "run")
+    assert used == method
+    assert facts["trial"] == verdict.as_dict() and facts["status"] == "finished"
+    assert (tmp_path / "run" / "predictions.csv").is_file() and (tmp_path / "run" / "model" / "model.json").is_file()
+
+
+def test_the_trial_sees_no_hidden_label(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels of the images that lose theirs may be shuffled: the trial finds the same categories."""
+    seen: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    original = discovery.try_training
+
+    def shuffled(config: object, images: SplitImages, *rest: object) -> Verdict:
+        from sptnet.discovery import trial
+
+        def recorded(truth: object, found: np.ndarray[tuple[int], np.dtype[np.int64]], n_known: int) -> object:
+            seen.append(found)
+            return np.zeros(len(found), bool)
+
+        monkeypatch.setattr(trial, "rightly_sorted", recorded)
+        original(config, images, *rest)  # type: ignore[arg-type]
+        hide = trial.hide_labels
+
+        def scrambled(split: Split, seed: int) -> Split:
+            hidden = hide(split, seed)
+            lost = np.setdiff1d(split.labelled, hidden.labelled)
+            target = hidden.target.copy()
+            target[lost] = np.roll(target[lost], 1)
+            return replace(hidden, target=target)
+
+        monkeypatch.setattr(trial, "hide_labels", scrambled)
+        original(config, images, *rest)  # type: ignore[arg-type]
+        return EQUAL
+
+    monkeypatch.setattr(discovery, "try_training", shuffled)
+    discover(folder, tmp_path / "run")
+    assert len(seen) == 4
+    assert np.array_equal(seen[0], seen[2]) and np.array_equal(seen[1], seen[3])
+
+
+def test_the_printed_result_names_the_trial(
+    call: Call, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "try_training", lambda *_: WORSE)
+    options = ["--backbone", EMBEDDED, "--set", "backbone.image_size=32", "--device", "cpu", "--no-report"]
+    answer = call("discover", folder, "--out", tmp_path / "run", *options, "--categories", 6, "--minutes", 9)
+    assert answer.code == 0
+    printed = " ".join((answer.err + answer.out).split())
+    assert "A trial on hidden labels first shows whether training helps." in printed
+    assert "the clustering sorts 15 rightly, a short training 8; the clustering is kept" in printed
