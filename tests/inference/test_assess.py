@@ -8,7 +8,7 @@ import torch
 
 from helpers.rounding import SINGLE
 from sptnet.data.split import Split
-from sptnet.inference.assess import TOO_FEW_KNOWN, assess, expectation, fit_line, others
+from sptnet.inference.assess import TOO_FEW_KNOWN, assess, expectation, fit_line, kept_promise, others
 from sptnet.inference.features import Outputs
 from sptnet.results.assessment import NOT_CALIBRATED
 
@@ -107,11 +107,11 @@ def test_fewer_than_two_known_categories_have_no_expectation() -> None:
 
 @pytest.mark.parametrize(("value", "n"), [(0.5, 400), (0.99, 20), (0.01, 20)])
 def test_the_range_of_the_expectation_stays_between_0_and_1(value: float, n: int) -> None:
-    expected, _ = expectation(np.full(n, value), np.zeros(n, np.int64), ("a", "b"), 2)
+    expected, _ = expectation(np.full(n, value), np.zeros(n, np.int64), ("a", "b"), 2, n_labels=25)
     assert expected is not None
     assert 0 <= expected.low <= expected.value <= expected.high <= 1
     if value == 0.5:
-        half = 1.65 * (0.06**2 + 0.25 / n) ** 0.5
+        half = 1.65 * (0.06**2 + 0.3**2 / 25 + 0.25 / n) ** 0.5
         assert (expected.low, expected.high) == pytest.approx((0.5 - half, 0.5 + half))
 
 
@@ -121,3 +121,19 @@ def test_lines_are_fitted_by_least_squares_and_do_not_fall() -> None:
     assert (line.slope, line.offset) == pytest.approx((0.5, -1.0))
     falling = fit_line(x, -x, np.ones(4, bool))
     assert (falling.slope, falling.offset) == pytest.approx((0.0, -1.5))
+
+
+def test_contradicted_labels_lower_the_certainty() -> None:
+    certainty = np.full(8, 0.9)
+    assert kept_promise(certainty, np.ones(8, bool)) == 1
+    assert kept_promise(certainty, np.arange(8) < 2) == pytest.approx(4 / 9.2)
+    assert kept_promise(certainty[:0], np.ones(0, bool)) == 1
+
+
+def test_images_that_all_look_alike_are_not_certain() -> None:
+    """Labels of two categories on equal images: whatever the model says, it contradicts half of the labels."""
+    nothing, frozen = np.zeros(0, np.int64), torch.ones(40, 3)
+    target = np.r_[np.zeros(5), np.ones(5), np.full(30, -1)].astype(np.int64)
+    split = Split(("a", "b"), 2, target, np.arange(10), np.arange(10, 40), nothing, nothing)
+    found = assess(Outputs(frozen, torch.tensor([[1.0, 0.0]]).repeat(40, 1)), split, ("a", "b"), frozen, seed=0)
+    assert found.certainty.max() < 0.65

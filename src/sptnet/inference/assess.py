@@ -24,7 +24,8 @@ from sptnet.results.expected_accuracy import ExpectedAccuracy
 OFFSET, NEIGHBOURS, LEAD, STABILITY, NEW = -0.63, 0.195, 4.05, 0.48, 0.37
 LEAST_LEAD, MOST_LEAD = -0.3, 0.5
 LEAST_SHARE = 0.05  # shares are kept this far from 0 and 1
-COMMON_ERROR, RANGE = 0.06, 1.65  # standard deviation of the mean certainty over many images; of a 90 % range
+PRIOR_IMAGES = 2  # labelled images that are taken to be as certain as expected
+COMMON_ERROR, ERROR_PER_LABEL, RANGE = 0.06, 0.3, 1.65  # standard deviations of the mean certainty; of a 90 % range
 LEAST_KNOWN = 2
 TOO_FEW_KNOWN = "nobody can tell how many are right with fewer than two known categories."
 NOTHING_UNSORTED = "no image is unsorted."
@@ -51,6 +52,7 @@ def assess(
         ranks[split.labelled] = split.target[split.labelled]
         evidence = sorting_evidence(F.normalize(frozen, dim=1).numpy(), ranks, guess, len(names), seed)
         certainty = certainty_from(evidence, guess >= n_known)
+        certainty *= kept_promise(certainty[split.labelled], guess[split.labelled] == split.target[split.labelled])
     second, second_certainty = np.full_like(guess, -1), np.zeros(len(guess), dtype=np.float32)
     if len(names) > 1:
         probabilities = with_certainty(outputs.logits, certainty)
@@ -58,7 +60,7 @@ def assess(
         second = others(outputs.logits).argmax(1).numpy()
         second_certainty = probabilities[np.arange(len(guess)), second].astype(np.float32)
     if frozen is not None:
-        expected, reason = expectation(certainty[unsorted], guess[unsorted], names, n_known)
+        expected, reason = expectation(certainty[unsorted], guess[unsorted], names, n_known, len(split.labelled))
         if len(names) > 1:
             calibrator = fit_calibrator(outputs.logits[unsorted], certainty[unsorted], n_known)
     return Assessment(guess, certainty.astype(np.float32), second, second_certainty, expected, reason, calibrator)
@@ -73,8 +75,17 @@ def certainty_from(evidence: SortingEvidence, is_new: npt.NDArray[np.bool_]) -> 
     return probabilities
 
 
+def kept_promise(certainty: Floats, right: npt.NDArray[np.bool_]) -> float:
+    """Return a factor of at most 1 for the certainty: less if labels contradict the model more often than it expects.
+
+    Labelled images take part in the sorting, so that they are right more often than others. If they are not, as with
+    images that all look alike, nothing is.
+    """
+    return min(1.0, (float(right.sum()) + PRIOR_IMAGES) / (float(certainty.sum()) + PRIOR_IMAGES))
+
+
 def expectation(
-    certainty: Floats, guess: Ids, names: tuple[str, ...], n_known: int
+    certainty: Floats, guess: Ids, names: tuple[str, ...], n_known: int, n_labels: int
 ) -> tuple[ExpectedAccuracy | None, str]:
     """Return the expected share of right images with a 90 % range, or None and the reason."""
     if len(certainty) == 0:
@@ -82,7 +93,12 @@ def expectation(
     if n_known < LEAST_KNOWN:
         return None, TOO_FEW_KNOWN
     value = float(certainty.mean())
-    half = RANGE * math.hypot(COMMON_ERROR, math.sqrt(value * (1 - value) / len(certainty)))
+    errors = (
+        COMMON_ERROR,
+        ERROR_PER_LABEL / math.sqrt(max(n_labels, 1)),
+        math.sqrt(value * (1 - value) / len(certainty)),
+    )
+    half = RANGE * math.hypot(*errors)
     shares = {names[i]: float(certainty[guess == i].mean()) for i in np.unique(guess)}
     return ExpectedAccuracy(value, max(0.0, value - half), min(1.0, value + half), shares), ""
 
