@@ -245,7 +245,7 @@ def test_what_somebody_has_set_stays() -> None:
         "views": {"bank": 3},
         "prompt": {"border": 11, "noise": 0.5},
         "sptnet": {"epochs": 7, "counter": "epoch", "k": 3},
-        "simgcd": {"epochs": 9, "teacher_warm_up": 4, "entropy_weight": 1.5, "backbone_ratio": 0.5},
+        "simgcd": {"epochs": 9, "teacher_warm_up": 4, "backbone_ratio": 0.5},
         "head": {"start": "random", "contrast": "projections"},
         "gcd": {"epochs": 5},
     }
@@ -293,7 +293,7 @@ def test_the_training_departs_from_the_published_one_as_the_plan_says() -> None:
     for method in (None, "simgcd", "sptnet"):
         config = planned(SMALL, CPU, None, method).config
         assert (config.head.start, config.head.contrast) == ("clusters", "features")
-        assert (config.simgcd.backbone_ratio, config.simgcd.entropy_weight) == (0.1, 2.0)
+        assert (config.simgcd.backbone_ratio, config.simgcd.entropy_weight) == (0.1, 1.0)
         assert config.simgcd.teacher_warm_up == round(0.15 * config.simgcd.epochs)
     gcd = planned(SMALL, CPU, None, "gcd").config
     assert gcd.head == Config().head and gcd.simgcd == Config().simgcd

@@ -27,7 +27,6 @@ FILL_SHARE = 0.35  # of the training time that filling a token bank may take
 FROM_CLUSTERS: dict[str, Any] = {
     "head.start": "clusters",
     "head.contrast": "features",
-    "simgcd.entropy_weight": 2.0,
     "simgcd.backbone_ratio": 0.1,
 }
 """Departures from the published SimGCD that sort folders better at equal cost (docs/results.md)."""
