@@ -8,7 +8,7 @@ import torch
 
 from helpers.rounding import SINGLE
 from sptnet.data.split import Split
-from sptnet.inference.assess import TOO_FEW_KNOWN, assess, expectation, fit_line, kept_promise, others
+from sptnet.inference.assess import TOO_FEW_KNOWN, assess, expectation, fit_line, kept_promise, others, toward_half
 from sptnet.inference.features import Outputs
 from sptnet.results.assessment import NOT_CALIBRATED
 
@@ -137,3 +137,12 @@ def test_images_that_all_look_alike_are_not_certain() -> None:
     split = Split(("a", "b"), 2, target, np.arange(10), np.arange(10, 40), nothing, nothing)
     found = assess(Outputs(frozen, torch.tensor([[1.0, 0.0]]).repeat(40, 1)), split, ("a", "b"), frozen, seed=0)
     assert found.certainty.max() < 0.65
+
+
+def test_little_evidence_is_worth_little() -> None:
+    sure = np.array([0.9, 0.1])
+    moved = [toward_half(sure, n, labels, 3) for n, labels in ((1000, 200), (1000, 3), (5, 3), (5, 0))]
+    distances = [abs(float(value[0]) - 0.5) for value in moved]
+    assert distances == sorted(distances, reverse=True) and distances[0] > 0.38 and distances[-1] < 0.06
+    assert all(value[0] - 0.5 == pytest.approx(0.5 - value[1]) for value in moved)
+    assert toward_half(sure, 1000, 200, 1).tolist() == [0.5, 0.5], "one category for all"

@@ -73,7 +73,10 @@ def neighbour_share(points: npt.NDArray[np.float32], categories: Ids, sample: Id
 
 
 def lead(points: npt.NDArray[np.float32], categories: Ids, n_categories: int) -> Floats:
-    """Return the lead of the own category over the nearest other one, of shape (n,); -1 for a point that is alone."""
+    """Return the lead of the own category over the nearest other one, of shape (n,).
+
+    It is -1 for a point that is alone in its category, and 0 if there is no other category.
+    """
     sums = np.zeros((n_categories, points.shape[1]))
     np.add.at(sums, categories, points)
     sizes = np.bincount(categories, minlength=n_categories)
@@ -82,6 +85,8 @@ def lead(points: npt.NDArray[np.float32], categories: Ids, n_categories: int) ->
     cosines = points @ (sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)).T
     cosines[:, sizes == 0] = -1.0
     cosines[np.arange(len(points)), categories] = -1.0
+    if (sizes > 0).sum() < 2:
+        return np.zeros(len(points))
     leads: Floats = np.where(sizes[categories] > 1, to_own - cosines.max(1), -1.0)
     return leads
 

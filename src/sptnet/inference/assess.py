@@ -24,10 +24,11 @@ from sptnet.results.expected_accuracy import ExpectedAccuracy
 OFFSET, NEIGHBOURS, LEAD, STABILITY, NEW = -0.63, 0.195, 4.05, 0.48, 0.37
 LEAST_LEAD, MOST_LEAD = -0.3, 0.5
 LEAST_SHARE = 0.05  # shares are kept this far from 0 and 1
+FEW_IMAGES, FEW_LABELS = 10, 2  # numbers that halve the weight of the evidence, about
 PRIOR_IMAGES = 2  # labelled images that are taken to be as certain as expected
 COMMON_ERROR, ERROR_PER_LABEL, RANGE = 0.06, 0.3, 1.65  # standard deviations of the mean certainty; of a 90 % range
 LEAST_KNOWN = 2
-TOO_FEW_KNOWN = "nobody can tell how many are right with fewer than two known categories."
+TOO_FEW_KNOWN = "to tell takes at least two known categories."
 NOTHING_UNSORTED = "no image is unsorted."
 
 Floats = npt.NDArray[np.float64]
@@ -52,6 +53,7 @@ def assess(
         ranks[split.labelled] = split.target[split.labelled]
         evidence = sorting_evidence(F.normalize(frozen, dim=1).numpy(), ranks, guess, len(names), seed)
         certainty = certainty_from(evidence, guess >= n_known)
+        certainty = toward_half(certainty, len(guess), len(split.labelled), len(np.unique(guess)))
         certainty *= kept_promise(certainty[split.labelled], guess[split.labelled] == split.target[split.labelled])
     second, second_certainty = np.full_like(guess, -1), np.zeros(len(guess), dtype=np.float32)
     if len(names) > 1:
@@ -73,6 +75,12 @@ def certainty_from(evidence: SortingEvidence, is_new: npt.NDArray[np.bool_]) -> 
     score += STABILITY * log_odds(evidence.stability, LEAST_SHARE) + NEW * is_new
     probabilities: Floats = 1 / (1 + np.exp(-score))
     return probabilities
+
+
+def toward_half(certainty: Floats, n_images: int, n_labels: int, n_used: int) -> Floats:
+    """Move the certainty towards one half, the less is known; a single category in use says nothing at all."""
+    weight = n_images / (n_images + FEW_IMAGES) * (n_labels + 1) / (n_labels + 1 + FEW_LABELS) * (n_used > 1)
+    return 0.5 + weight * (certainty - 0.5)
 
 
 def kept_promise(certainty: Floats, right: npt.NDArray[np.bool_]) -> float:
