@@ -107,7 +107,7 @@ def test_fewer_than_two_known_categories_have_no_expectation() -> None:
 
 @pytest.mark.parametrize(("value", "n"), [(0.5, 400), (0.99, 20), (0.01, 20)])
 def test_the_range_of_the_expectation_stays_between_0_and_1(value: float, n: int) -> None:
-    expected, _ = expectation(np.full(n, value), np.zeros(n, np.int64), ("a", "b"), 2, n_labels=25)
+    expected, _ = expectation(np.full(n, value), np.zeros(n, np.int64), ("a", "b"), 2, n_labels=25, error=0.06)
     assert expected is not None
     assert 0 <= expected.low <= expected.value <= expected.high <= 1
     if value == 0.5:

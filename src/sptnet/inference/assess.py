@@ -6,6 +6,7 @@ chosen on folders drawn from CUB and CIFAR-100, where the truth is known (docs/r
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +22,11 @@ from sptnet.model.calibrator import Calibrator, Line, log_odds, softmax_of, with
 from sptnet.results.assessment import NOT_CALIBRATED, Assessment
 from sptnet.results.expected_accuracy import ExpectedAccuracy
 
-OFFSET, NEIGHBOURS, LEAD, STABILITY, NEW = -0.63, 0.195, 4.05, 0.48, 0.37
 LEAST_LEAD, MOST_LEAD = -0.3, 0.5
 LEAST_SHARE = 0.05  # shares are kept this far from 0 and 1
 FEW_IMAGES, FEW_LABELS = 10, 2  # numbers that halve the weight of the evidence, about
 PRIOR_IMAGES = 2  # labelled images that are taken to be as certain as expected
-COMMON_ERROR, ERROR_PER_LABEL, RANGE = 0.06, 0.3, 1.65  # standard deviations of the mean certainty; of a 90 % range
+ERROR_PER_LABEL, RANGE = 0.3, 1.65  # standard deviation for one label; of a 90 % range
 LEAST_KNOWN = 2
 TOO_FEW_KNOWN = "to tell takes at least two known categories."
 NOTHING_UNSORTED = "no image is unsorted."
@@ -35,15 +35,42 @@ Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Coefficients:
+    """Logistic regression on the evidence, and the standard deviation of its mean over many images."""
+
+    offset: float
+    neighbours: float
+    """Of the log-odds of the share of neighbours."""
+    lead: float
+    stability: float
+    """Of the log-odds of the stability."""
+    new: float
+    """For images in new categories."""
+    error: float
+
+
+CLUSTERED = Coefficients(-0.63, 0.195, 4.05, 0.48, 0.37, error=0.06)
+TRAINED = Coefficients(0.5, 0.26, 5.6, 0.2, -0.83, error=0.085)
+"""A trained model departs from the clusters of frozen features, mostly rightly where it names a known category."""
+
+
 def assess(
-    outputs: Outputs, split: Split, names: tuple[str, ...], frozen: Float[Tensor, "n dim"] | None = None, seed: int = 0
+    outputs: Outputs,
+    split: Split,
+    names: tuple[str, ...],
+    frozen: Float[Tensor, "n dim"] | None = None,
+    seed: int = 0,
+    trained: bool = False,
 ) -> Assessment:
     """Assess the outputs of all images of a run; `names` are its categories, the known ones first.
 
-    `frozen` are features of the same images before training. Without them the certainty is the softmax of the logits,
-    which is not calibrated: features that were trained on their own categories show no errors.
+    `frozen` are features of the same images before training, if the model was `trained`, or its own features. Without
+    them the certainty is the softmax of the logits, which is not calibrated: features that were trained on their own
+    categories show no errors.
     """
     guess, n_known, unsorted = outputs.categories, split.n_known, split.unlabelled
+    coefficients = TRAINED if trained else CLUSTERED
     expected: ExpectedAccuracy | None = None
     reason, calibrator = NOT_CALIBRATED, None
     if frozen is None:
@@ -52,7 +79,7 @@ def assess(
         ranks = np.full(len(guess), -1, dtype=np.int64)
         ranks[split.labelled] = split.target[split.labelled]
         evidence = sorting_evidence(F.normalize(frozen, dim=1).numpy(), ranks, guess, len(names), seed)
-        certainty = certainty_from(evidence, guess >= n_known)
+        certainty = certainty_from(evidence, guess >= n_known, coefficients)
         certainty = toward_half(certainty, len(guess), len(split.labelled), len(np.unique(guess)))
         certainty *= kept_promise(certainty[split.labelled], guess[split.labelled] == split.target[split.labelled])
     second, second_certainty = np.full_like(guess, -1), np.zeros(len(guess), dtype=np.float32)
@@ -62,17 +89,18 @@ def assess(
         second = others(outputs.logits).argmax(1).numpy()
         second_certainty = probabilities[np.arange(len(guess)), second].astype(np.float32)
     if frozen is not None:
-        expected, reason = expectation(certainty[unsorted], guess[unsorted], names, n_known, len(split.labelled))
+        n_labels, error = len(split.labelled), coefficients.error
+        expected, reason = expectation(certainty[unsorted], guess[unsorted], names, n_known, n_labels, error)
         if len(names) > 1:
             calibrator = fit_calibrator(outputs.logits[unsorted], certainty[unsorted], n_known)
     return Assessment(guess, certainty.astype(np.float32), second, second_certainty, expected, reason, calibrator)
 
 
-def certainty_from(evidence: SortingEvidence, is_new: npt.NDArray[np.bool_]) -> Floats:
+def certainty_from(evidence: SortingEvidence, is_new: npt.NDArray[np.bool_], by: Coefficients = CLUSTERED) -> Floats:
     """Return the probability per image that its category is right."""
-    lead = np.clip(evidence.lead, LEAST_LEAD, MOST_LEAD)
-    score = OFFSET + NEIGHBOURS * log_odds(evidence.neighbours, LEAST_SHARE) + LEAD * lead
-    score += STABILITY * log_odds(evidence.stability, LEAST_SHARE) + NEW * is_new
+    score = by.offset + by.neighbours * log_odds(evidence.neighbours, LEAST_SHARE) + by.new * is_new
+    score += by.lead * np.clip(evidence.lead, LEAST_LEAD, MOST_LEAD)
+    score += by.stability * log_odds(evidence.stability, LEAST_SHARE)
     probabilities: Floats = 1 / (1 + np.exp(-score))
     return probabilities
 
@@ -93,7 +121,7 @@ def kept_promise(certainty: Floats, right: npt.NDArray[np.bool_]) -> float:
 
 
 def expectation(
-    certainty: Floats, guess: Ids, names: tuple[str, ...], n_known: int, n_labels: int
+    certainty: Floats, guess: Ids, names: tuple[str, ...], n_known: int, n_labels: int, error: float
 ) -> tuple[ExpectedAccuracy | None, str]:
     """Return the expected share of right images with a 90 % range, or None and the reason."""
     if len(certainty) == 0:
@@ -101,12 +129,8 @@ def expectation(
     if n_known < LEAST_KNOWN:
         return None, TOO_FEW_KNOWN
     value = float(certainty.mean())
-    errors = (
-        COMMON_ERROR,
-        ERROR_PER_LABEL / math.sqrt(max(n_labels, 1)),
-        math.sqrt(value * (1 - value) / len(certainty)),
-    )
-    half = RANGE * math.hypot(*errors)
+    by_chance = math.sqrt(value * (1 - value) / len(certainty))
+    half = RANGE * math.hypot(error, ERROR_PER_LABEL / math.sqrt(max(n_labels, 1)), by_chance)
     shares = {names[i]: float(certainty[guess == i].mean()) for i in np.unique(guess)}
     return ExpectedAccuracy(value, max(0.0, value - half), min(1.0, value + half), shares), ""
 

@@ -128,7 +128,8 @@ class Experiment:
         self.outputs_of_all = outputs = state.outputs(everything)
         frozen = state.frozen if state.stages else outputs.features
         seed = seed_of(state.config.seed, "certainty") % 2**32
-        assessment = state.world.from_first(lambda: assess(outputs, state.images.split, state.names, frozen, seed))
+        split, trained = state.images.split, bool(state.stages)
+        assessment = state.world.from_first(lambda: assess(outputs, split, state.names, frozen, seed, trained))
         state.calibrator = assessment.calibrator
         scores = state.scores(assessment.guess, everything)
         state.world.do_first(lambda: self._write_results(assessment, scores, selected_epoch, seconds))
