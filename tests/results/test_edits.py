@@ -667,7 +667,7 @@ def test_no_run(tmp_path: Path, capsys: Any, monkeypatch: Any, verb: str) -> Non
     monkeypatch.setattr(sys, "argv", ["sptnet", "edit", str(tmp_path), verb])
     with pytest.raises(SystemExit) as stop:
         main()
-    message = f"error: {tmp_path} is not a run: it has no config.toml. Give the `out` of an earlier command.\n"
+    message = f"error: {tmp_path} is not a run: it has no config.toml. Give the folder of a run.\n"
     assert (stop.value.code, capsys.readouterr().err) == (2, message)
 
 

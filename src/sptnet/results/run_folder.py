@@ -101,7 +101,7 @@ class RunFolder:
     def config(self) -> Config:
         """Read the settings of the run."""
         if not self.is_run:
-            raise Misuse(f"{self.path} is not a run: it has no config.toml. Give the `out` of an earlier command.")
+            raise Misuse(f"{self.path} is not a run: it has no config.toml. Give the folder of a run.")
         return read_config(self.config_file)
 
     def write_facts(self, facts: dict[str, Any]) -> None:
