@@ -4,9 +4,9 @@
         --draws 20
 
 On the draws of `folders.py`, semi-supervised k-means sorts the images into the true number of categories. A person
-looks at the three largest new categories, calls each after its most frequent class, and confirms up to ten of its surest
-images that are of that class. The second round has these labels alone, or also the guesses: all members of the three
-categories, or those with a certainty of at least 0.8. The accuracy is that of all other unsorted images.
+looks at the three largest new categories, calls each after its most frequent class, and confirms up to ten of its
+surest images that are of that class. The second round has these labels alone, or also the guesses: all members of the
+three categories, or those with a certainty of at least 0.8. The accuracy is that of all other unsorted images.
 """
 
 import argparse
