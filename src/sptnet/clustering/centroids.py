@@ -1,10 +1,13 @@
 """Cluster the features of the training images into one centroid per category."""
 
+import warnings
+
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
@@ -33,9 +36,11 @@ def find_centroids(
     kmeans = SemiSupervisedKMeans(
         n_categories, settings.n_init, settings.max_iter, settings.tol, random_state=seed % 2**32, device=device
     )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the report shows an empty category as such
+        kmeans.fit(*((unit, labels) if semi_supervised else (unit[labels < 0],)))
     if semi_supervised:
-        return torch.from_numpy(kmeans.fit(unit, labels).cluster_centers_).float()
-    kmeans.fit(unit[labels < 0])
+        return torch.from_numpy(kmeans.cluster_centers_).float()
     known = labels >= 0
     order = (
         matched_first(kmeans.predict(unit[known]), labels[known], n_categories)
