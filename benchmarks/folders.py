@@ -158,7 +158,7 @@ def run_draw(draw: Draw, given: argparse.Namespace) -> dict[str, Any]:
         words += ["--set", f"backbone.image_size={given.size}", "--minutes", str(given.minutes)]
         words += ["--categories", "auto" if given.count else str(draw.n_categories)]
         words += ["--method", given.method] if given.method else []
-        words += [word for setting in given.set or [] for word in ("--set", setting)]
+        words += [word for setting in given.set for word in ("--set", setting)]
         environment = dict(os.environ) | {"PYTHONPATH": str(given.tree.resolve() / "src")}
         began = time.perf_counter()
         done = subprocess.run(words, env=environment, capture_output=True, text=True)
@@ -183,7 +183,7 @@ def main() -> None:
     parser.add_argument("--method", help="method of sptnet discover; its own choice if not given")
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--count", action="store_true", help="count the categories instead of giving their number")
-    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="settings for sptnet discover")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="settings for sptnet discover")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []

@@ -69,6 +69,8 @@ NOT_RUN = {
         "export OMP_NUM_THREADS=1\nR=": MEASURES,
         "python benchmarks/clustering.py": MEASURES,
         "OMP_NUM_THREADS=1 python benchmarks/counting.py": MEASURES,
+        "python benchmarks/folders.py": MEASURES,
+        "python benchmarks/folder_counts.py": MEASURES,
     },
 }
 """First words of the shell blocks that are not run, with the reason. Their commands and settings are still checked."""

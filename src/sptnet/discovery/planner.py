@@ -32,7 +32,7 @@ FROM_CLUSTERS: dict[str, Any] = {
 """Departures from the published SimGCD that sort folders better at equal cost (docs/results.md)."""
 BACKWARD = 3.0  # forward and back through all blocks, in forward passes
 # Seconds per image on two idle cores, measured for 50 to 6,000 images of 96 to 768 dimensions: small beside the rest.
-COUNT, CLUSTER, DRAW, PAGE = 0.006, 0.00001, 0.0012, 1.0
+COUNT, CLUSTER, DRAW, PAGE = 0.0016, 0.00001, 0.0012, 1.0
 TRY = "try the training on hidden labels"
 PLANNED = frozenset(
     {
