@@ -372,8 +372,14 @@ def test_the_number_in_force_and_the_command_for_another(page: Page, run: Path) 
 
 
 def rows_of(page: Page, name: str) -> dict[str, str]:
-    words, values = (page.card(name).find_elements("css selector", tag) for tag in ("dt", "dd"))
-    return {word.text: value.text for word, value in zip(words, values, strict=True)}
+    """Read the rows of a card in one script, so that the page cannot draw it anew in between."""
+    script = """
+        const card = document.querySelectorAll(".card")[arguments[0]];
+        const texts = (tag) => [...card.querySelectorAll(tag)].map((one) => one.innerText);
+        return [texts("dt"), texts("dd")];
+    """
+    words, values = page.js(script, page.names().index(name))
+    return dict(zip(words, values, strict=True))
 
 
 def test_categories_and_images_are_confirmed(
@@ -678,6 +684,7 @@ def test_cards_show_the_expected_share_and_merge_it(assessed: Page) -> None:
     assessed.press("new-1", "Merge into…")
     assessed.js("document.getElementById('merge-into').selectedIndex = 0")
     assessed.one("#merge button[type=submit]").click()
+    assessed.wait(lambda: "new-1" not in assessed.names())
     share = (sizes[0] * 0.25 + sizes[1] * 0.125) / sum(sizes)
     assert rows_of(assessed, "new-2")["expected right"] == f"{round(100 * share)} %"
     assessed.js("document.getElementById('undo').click()")
