@@ -108,6 +108,22 @@ def test_a_trial_leaves_backbone_and_training_as_they_are(folder: Path, tmp_path
     assert not (tmp_path / "with" / "trial").exists()
 
 
+def test_a_run_stopped_in_its_trial_keeps_its_time_limit(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> Verdict:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(discovery, "try_training", stopped)
+    settings = {key: value for key, value in SETTINGS.items() if key != "simgcd.epochs"} | {"data.folder": str(folder)}
+    found = first_round(tmp_path / "run", settings, Wishes("simgcd", 3.0, frozenset(settings)))
+    found.plan = replace(found.plan, tries=True)
+    with pytest.raises(KeyboardInterrupt):
+        found.train(False, ["sptnet", "discover"], lambda line: None)
+    limit = RunFolder(tmp_path / "run").config().simgcd.minutes
+    assert limit is not None and 0 < limit < 3
+
+
 @pytest.mark.parametrize(("verdict", "method"), [(EQUAL, "simgcd"), (WORSE, "sskmeans")])
 def test_the_better_one_is_kept_and_recorded(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, method: str

@@ -59,15 +59,21 @@ class Discovery:
         """Carry out the plan. Training gets the time that is left after features, count and trial."""
         experiment = Experiment(self.plan.config, self.run, self.images, tell_epoch=tell_epoch, backbone=self.backbone)
         experiment.begin(False, overwrite, command, self.files)
+        self._limit(experiment)  # so that a run that is stopped in its trial keeps the limit when it is resumed
         if self.plan.tries:
             experiment = self._tried(experiment)
-        if self.plan.minutes is not None and experiment.state.stages:
-            used = time.perf_counter() - self.planned_at
-            slower = min(4.0, max(0.5, used / max(before_training(self.plan), 1.0)))
-            left = 60 * self.plan.minutes - used - slower * after_training(self.plan)
-            experiment.use(world().from_first(lambda: limit_stages(self.plan, experiment.state.config, left)))
+            self._limit(experiment)
         experiment.complete()
         return experiment
+
+    def _limit(self, experiment: Experiment) -> None:
+        """Give the stages the time that is left."""
+        if self.plan.minutes is None or not experiment.state.stages:
+            return
+        used = time.perf_counter() - self.planned_at
+        slower = min(4.0, max(0.5, used / max(before_training(self.plan), 1.0)))
+        left = 60 * self.plan.minutes - used - slower * after_training(self.plan)
+        experiment.use(world().from_first(lambda: limit_stages(self.plan, experiment.state.config, left)))
 
     def _tried(self, experiment: Experiment) -> Experiment:
         """Try the training on hidden labels; if the clustering alone is better, return an experiment that clusters."""

@@ -7,7 +7,6 @@ them show which of the two is better.
 
 import copy
 import math
-import shutil
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -33,7 +32,6 @@ from sptnet.training.trainer import epochs_with_bar
 
 HIDDEN_CLASSES, HIDDEN_LABELS = 1 / 3, 1 / 3  # shares of the known categories, and of the labels of the others
 LEAST_CLASSES, LEAST_IMAGES = 2, 8  # fewer known categories or hidden labels show nothing
-FOLDER = "trial"
 
 Ids = npt.NDArray[np.int64]
 
@@ -107,28 +105,25 @@ def try_training(
 ) -> Verdict:
     """Train for a few steps without some of the labels, and compare with the clustering that the training starts from.
 
-    `features` are those of all images by the backbone, which stays as it is. The token bank is that of the run, so its
-    views are not computed again.
+    `features` are those of all images by the backbone, which stays as it is. Nothing is
+    written but tokens into the bank of the run, which its training reads later.
     """
     split = hide_labels(images.split, seed_of(config.seed, "trial"))
     lost = np.setdiff1d(images.split.labelled, split.labelled)
-    folder = RunFolder(run.path / FOLDER)
     epochs = math.ceil(TRIAL_STEPS / max(1, steps_per_epoch(len(split.training), config.training.batch_size)))
     brief = config.changed(
-        views={"bank_folder": config.views.bank_folder or str(run.path / "tokens")},
         simgcd={"epochs": epochs, "teacher_warm_up": warm_up(epochs), "minutes": None, "max_steps": None},
     ).model_copy(update={"method": "simgcd"})
     own = SplitImages(images.image_set, split, images.unreadable)
-    state = prepare(brief, folder, own, copy.deepcopy(backbone), lambda line: None, features)
+    state = prepare(brief, run, own, copy.deepcopy(backbone), lambda line: None, features)
     start = classify(state.model.head, features[torch.from_numpy(lost)], state.compute).argmax(1).numpy()
-    stage = Stage(state, folder, 0, lambda line: None)
+    stage = Stage(state, run, 0, lambda line: None)
     state.attach_prompt(stage.plan)
-    state.open_bank(folder.path)
+    state.open_bank(run.path)
     with noted_interrupts() as check_interrupt:
         for _ in epochs_with_bar(stage.trainer(), check_interrupt):
             state.features.forget()
     trained = state.outputs(lost).categories
-    state.world.do_first(lambda: shutil.rmtree(folder.path, ignore_errors=True))
     truth = split.target[lost]
     by_start, by_training = (rightly_sorted(truth, found, split.n_known) for found in (start, trained))
     return Verdict(
