@@ -21,7 +21,8 @@ from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
-from sptnet.methods.phases import PROMPT, Always, Optimiser, StagePlan
+from sptnet.methods.phases import PROMPT, Always
+from sptnet.methods.stage_plan import Optimiser, StagePlan
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.memory import memory_kept
 from sptnet.training.batches import TrainingData
@@ -51,7 +52,7 @@ def measure(name: str, batch: int, accumulate: int, checkpointing: bool) -> None
         "memory",
         1,
         Always(PROMPT),
-        lambda p, z, y, known, epoch: gcd_loss(p, z, y, known, 0.07),
+        lambda s: gcd_loss(s.projections, s.logits, s.labels, s.labelled, 0.07),
         {"prompt": Optimiser(lambda *_: 1.0, 0.0, 0.9)},
         "spatial+global",
     )

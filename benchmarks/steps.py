@@ -31,7 +31,8 @@ from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
-from sptnet.methods.phases import MODEL, PROMPT, RAW, Always, Phase, StagePlan
+from sptnet.methods.phases import MODEL, PROMPT, RAW, Always, Phase
+from sptnet.methods.stage_plan import Clock, StagePlan
 from sptnet.model.backbone import Backbone
 from sptnet.model.folding import fold_prompt
 from sptnet.model.gcd_model import GcdModel
@@ -64,7 +65,9 @@ class Forms:
         self.ours.attach_prompt(kind, torch.Generator().manual_seed(0))
         self.one, self.two = torch.randn(n, 3, size, size), torch.randn(n, 3, size, size)
         self.labels = torch.where(torch.arange(n) % 2 == 0, torch.arange(n) % 100, -1)
-        self.plan = StagePlan("x", 1, Always(MODEL), lambda p, z, y, known, epoch: gcd_loss(p, z, y, known, 0.07))
+        self.plan = StagePlan(
+            "x", 1, Always(MODEL), lambda s: gcd_loss(s.projections, s.logits, s.labels, s.labelled, 0.07)
+        )
         length = (size // backbone.patch_size) ** 2 + 1
         self.bank = TokenBank(folder / "bank", n, 2, length, backbone.dim, "benchmark")
         images, views = torch.arange(n), torch.zeros(n, dtype=torch.int64)
@@ -83,7 +86,7 @@ class Forms:
         def run() -> float:
             self.ours.train_only(phase.trains)
             update.zero_grad()
-            loss = step_loss(self.ours, batch, phase, self.plan, 0, CPU, self.bank if banked else None)
+            loss = step_loss(self.ours, batch, phase, self.plan, Clock(0, 1, 0, 1), CPU, self.bank if banked else None)
             loss.total.backward()
             update.step()
             return float(loss.total.detach())

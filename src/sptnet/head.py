@@ -1,6 +1,7 @@
 """Heads: map features to projections for the contrastive losses and to logits.
 
-`PrototypeHead` is a cosine classifier with unit-norm prototypes (SimGCD, SPTNet), `CentroidHead` assigns the nearest
+`PrototypeHead` is a cosine classifier with unit-norm prototypes (SimGCD, SPTNet), `LinearHead` a plain one,
+`CentroidHead` assigns the nearest
 centroid of a clustering, `ContrastiveHead` adds the wide projection that GCD trains with.
 """
 
@@ -8,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from sptnet.losses import STUDENT_TEMPERATURE
 
 
 def projection_mlp(dim: int, hidden: int, bottleneck: int) -> nn.Sequential:
@@ -66,6 +69,28 @@ class PrototypeHead(nn.Module):
         return logits if self.lengths is None else logits * self.lengths
 
 
+class LinearHead(nn.Module):
+    """Linear classifier with bias, without a projection."""
+
+    def __init__(self, dim: int, n_categories: int):
+        super().__init__()
+        self.linear = nn.Linear(dim, n_categories)
+
+    @property
+    def n_categories(self) -> int:
+        """Number of categories."""
+        return self.linear.out_features
+
+    def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n dim"], Float[Tensor, "n k"]]:
+        """Return the features unchanged, and logits."""
+        return features, self.classify(features)
+
+    def classify(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "n k"]:
+        """Return logits in the scale of cosines: divided by the temperature of the other heads they are W f + b."""
+        logits: Tensor = self.linear(features)
+        return STUDENT_TEMPERATURE * logits
+
+
 class CentroidHead(nn.Module):
     """Nearest-centroid classifier on unit features; it has no projection."""
 
@@ -91,6 +116,13 @@ class CentroidHead(nn.Module):
         return 2 * F.linear(unit, self.centroids) - squares - unit.square().sum(1, keepdim=True)
 
 
+def project(
+    mlp: nn.Module, directions: Float[Tensor, "output bottleneck"], features: Float[Tensor, "n dim"]
+) -> Float[Tensor, "n output"]:
+    """Project features by an MLP, a normalised bottleneck and a linear layer with unit rows."""
+    return F.linear(F.normalize(mlp(features), dim=1), F.normalize(directions, dim=1))
+
+
 class ContrastiveHead(nn.Module):
     """Nearest-centroid classifier with a wide projection: MLP, normalised bottleneck, linear layer with unit rows.
 
@@ -111,13 +143,24 @@ class ContrastiveHead(nn.Module):
 
     def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n output"], Float[Tensor, "n k"]]:
         """Return projections and logits."""
-        bottleneck = F.normalize(self.mlp(features), dim=1)
-        projections = F.linear(bottleneck, F.normalize(self.directions, dim=1))
-        return projections, self.classify(features)
+        return project(self.mlp, self.directions, features), self.classify(features)
 
     def classify(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "n k"]:
         """Return the logits of `CentroidHead`."""
         return self.classifier.classify(features)
 
 
-Head = PrototypeHead | CentroidHead | ContrastiveHead
+class TwinHead(ContrastiveHead):
+    """Contrastive head with a second projection of the same form, for the outputs of prompt tokens (PromptCAL)."""
+
+    def __init__(self, dim: int, n_categories: int, hidden: int = 2048, bottleneck: int = 256, output: int = 65536):
+        super().__init__(dim, n_categories, hidden, bottleneck, output)
+        self.token_mlp = projection_mlp(dim, hidden, bottleneck)
+        self.token_directions = nn.Parameter(nn.Linear(bottleneck, output, bias=False).weight.detach().clone())
+
+    def project_tokens(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "n output"]:
+        """Return the projections of the outputs of prompt tokens."""
+        return project(self.token_mlp, self.token_directions, features)
+
+
+Head = PrototypeHead | LinearHead | CentroidHead | ContrastiveHead

@@ -5,7 +5,8 @@ import torch
 from conftest import random_model, subset_of_digits, training_data
 from sptnet.config import Config
 from sptnet.methods import stages_of
-from sptnet.methods.phases import Always, Optimiser, StagePlan
+from sptnet.methods.phases import Always
+from sptnet.methods.stage_plan import Optimiser, StagePlan
 from sptnet.runtime.compute import choose_compute
 from sptnet.training.trainer import StageTrainer
 

@@ -10,6 +10,7 @@ from sptnet.losses import gcd_loss
 from sptnet.methods import stages_of
 from sptnet.methods.simgcd import model_optimiser, objective
 from sptnet.methods.sptnet import prompt_optimiser
+from sptnet.methods.stage_plan import Clock, Step
 
 
 def test_unknown_methods_are_refused_with_the_known_ones() -> None:
@@ -37,7 +38,9 @@ def test_the_objective_takes_the_temperature_of_the_epoch():
     labels, labelled = torch.tensor([0, 1, -1, -1]), torch.tensor([True, True, False, False])
     stage = SptNetSettings(teacher_warm_up=4, sup_weight=0.2, entropy_weight=3.0)
     for epoch, temperature in ((0, 0.07), (1, 0.06), (2, 0.05), (3, 0.04), (9, 0.04)):
-        ours = objective(stage)(projections, logits, labels, labelled, epoch).total
+        rows = {"projections": projections, "logits": logits}
+        step = Step(rows, labels, labelled, torch.arange(4), Clock(epoch, 10, epoch, 10))
+        ours = objective(stage)(step).total
         expected = gcd_loss(projections, logits, labels, labelled, temperature, 0.2, 3.0).total
         assert float(ours) == pytest.approx(float(expected), rel=DOUBLE)
         other = gcd_loss(projections, logits, labels, labelled, temperature + 0.005, 0.2, 3.0).total

@@ -14,7 +14,8 @@ from sptnet.config.recipes import load_recipe
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.errors import Failure, Misuse
-from sptnet.methods.phases import MODEL, PROMPT, RAW
+from sptnet.methods.phases import MODEL, PROMPT, RAW, View
+from sptnet.methods.stage_plan import Clock
 from sptnet.model import token_bank
 from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
@@ -133,18 +134,18 @@ def test_tokens_are_those_of_the_backbone_in_float16(bank, make_model, cpu):
     model = make_model()
     batch = first_batch(model, bank)
     expected = model.backbone.enter_last_block(batch.draws[0]).half().float()
-    computed = banked_tokens(model, batch, 0, bank, cpu)
+    computed = banked_tokens(model, batch, View(0), bank, cpu)
     assert torch.equal(computed, computed.half().float())
     assert_same(computed, expected, terms=1, dtype=torch.float16)
-    assert torch.equal(banked_tokens(model, batch, 0, bank, cpu), computed), "and the same when they are read"
+    assert torch.equal(banked_tokens(model, batch, View(0), bank, cpu), computed), "and the same when they are read"
 
 
 def test_a_filled_bank_spares_the_frozen_blocks(bank, make_model, cpu, monkeypatch):
     model = make_model()
     batch = first_batch(model, bank)
-    banked_tokens(model, batch, 0, bank, cpu)
+    banked_tokens(model, batch, View(0), bank, cpu)
     monkeypatch.setattr(model.backbone, "enter_last_block", None)
-    banked_tokens(model, batch, 0, bank, cpu)
+    banked_tokens(model, batch, View(0), bank, cpu)
 
 
 @pytest.mark.parametrize("phase", [RAW, MODEL, PROMPT], ids=lambda phase: phase.name)
@@ -158,12 +159,13 @@ def test_a_step_from_the_bank_is_the_plain_step(phase, tmp_path, make_model, mak
     bank = TokenBank(tmp_path / "bank", 6, 3, 5, 96, KEY)
     batch = first_batch(model, bank, 1, whole=phase.prompted_draws, draws=phase.draws)
     plan = stages_of(tiny_config)[-1]
-    plain = step_loss(model, batch, phase, plan, 0, cpu).total.item()
+    clock = Clock(0, 1, 0, 1)
+    plain = step_loss(model, batch, phase, plan, clock, cpu).total.item()
     # Each token is rounded once, and its error spreads over the dimensions of a feature, of which a cosine sees one.
     # Losses are means over the views of cosines divided by a temperature, at least 0.07 in the first epoch.
     views = 2 * len(batch.indices)
     tolerance = rounding(1, dtype=torch.float16, averaged=model.backbone.dim * views) / 0.07
-    assert step_loss(model, batch, phase, plan, 0, cpu, bank).total.item() == pytest.approx(plain, abs=tolerance)
+    assert step_loss(model, batch, phase, plan, clock, cpu, bank).total.item() == pytest.approx(plain, abs=tolerance)
 
 
 def banked(config, **views):

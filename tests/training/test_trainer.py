@@ -19,7 +19,8 @@ from helpers.trainers import constant_plan, in_double, make_config, make_trainer
 from sptnet.config import PromptSettings
 from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
-from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always, StagePlan
+from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always
+from sptnet.methods.stage_plan import Clock, StagePlan
 from sptnet.training.batches import EpochBatches
 from sptnet.training.parameter_groups import parameter_groups
 from sptnet.training.stage import in_words
@@ -197,13 +198,13 @@ def test_deep_tokens_go_only_with_prompted_views(seen_by_backbone):
 def test_the_objective_gets_view_one_before_view_two_with_the_labels():
     got = {}
 
-    def objective(projections, logits, labels, labelled, epoch):
-        got.update(projections=projections, logits=logits, labels=labels, labelled=labelled, epoch=epoch)
-        return GcdLoss(*[logits.sum()] * 6)
+    def objective(step):
+        got.update(step.rows, labels=step.labels, labelled=step.labelled, images=step.images, epoch=step.clock.epoch)
+        return GcdLoss(*[step.logits.sum()] * 6)
 
     trainer = make_trainer(plan=StagePlan("x", 2, Always(MODEL), objective, prompt_kind="spatial"))
     batch = normalised(trainer, trainer.epoch_batches(0)[0])
-    step_loss(trainer.model, batch, MODEL, trainer.plan, 1, trainer.compute)
+    step_loss(trainer.model, batch, MODEL, trainer.plan, Clock(1, 2, 5, 10), trainer.compute)
     model, images = trainer.model, batch.draws[0]
     for name, position in (("projections", 0), ("logits", 1)):
         expected = torch.cat([model(images, prompted=False)[position], model(images, prompted=True)[position]])
@@ -408,7 +409,7 @@ def test_a_few_epochs_reduce_the_loss(config, phase):
     def loss_now():
         with torch.no_grad():
             losses = [
-                step_loss(trainer.model, batch, which, trainer.plan, 100, trainer.compute).total
+                step_loss(trainer.model, batch, which, trainer.plan, Clock(100, 101, 0, 1), trainer.compute).total
                 for batch, which in zip(batches, phases, strict=True)
             ]
         return float(torch.stack(losses).mean())

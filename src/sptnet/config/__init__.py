@@ -3,9 +3,9 @@
 Must not know what the settings are used for.
 """
 
+from sptnet.config.sections import ClusteringSettings, Section, TimedSettings
 from sptnet.config.settings import (
     BackboneSettings,
-    ClusteringSettings,
     Config,
     DataSettings,
     DataSource,
@@ -15,22 +15,25 @@ from sptnet.config.settings import (
     SimGcdSettings,
     SptNetSettings,
     StageSettings,
-    TimedSettings,
     ViewSettings,
 )
+from sptnet.config.systems import ContrastiveSettings, TrainedSettings
 
 __all__ = [
     "BackboneSettings",
     "ClusteringSettings",
     "Config",
+    "ContrastiveSettings",
     "DataSettings",
     "DataSource",
     "HeadSettings",
     "KMeansSettings",
     "PromptSettings",
+    "Section",
     "SimGcdSettings",
     "SptNetSettings",
     "StageSettings",
     "TimedSettings",
+    "TrainedSettings",
     "ViewSettings",
 ]

@@ -224,4 +224,4 @@ def read_config(path: Path) -> Config:
 
 def epoch_settings(epochs: int | None) -> dict[str, int | None]:
     """Settings that give every stage of every method the same number of epochs."""
-    return {f"{stage}.epochs": epochs for stage in ("gcd", "simgcd", "sptnet")}
+    return {f"{stage}.epochs": epochs for stage in Config.stage_names()}

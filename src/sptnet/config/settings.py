@@ -2,23 +2,29 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Count = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[float, Field(ge=0.0)]
-Positive = Annotated[float, Field(gt=0.0)]
-
-
-# TOML reads a class name such as 7 as a number.
-Names = list[Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int else name)]]
-
-
-class Section(BaseModel):
-    """Base class of all sections: frozen, unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+from sptnet.config.sections import (
+    ClusteringSettings,
+    Count,
+    Names,
+    NonNegative,
+    Positive,
+    Section,
+    Share,
+    TimedSettings,
+)
+from sptnet.config.systems import (
+    CalibratedSettings,
+    CiprSettings,
+    DcclSettings,
+    GpcSettings,
+    MuGcdSettings,
+    OrcaSettings,
+    PromptCalSettings,
+    RankStatsSettings,
+    UnoSettings,
+)
 
 DataSource = Literal[
     "digits",
@@ -113,16 +119,6 @@ class PromptSettings(Section):
     )
 
 
-class TimedSettings(Section):
-    """Length of a stage."""
-
-    epochs: Count
-    minutes: Positive | None = Field(None, description="time limit; learning rates anneal over its last tenth")
-    max_steps: Count | None = Field(None, description="steps after which the stage ends; a time limit sets it")
-    anneal_steps: Annotated[int, Field(ge=0)] = Field(0, description="last steps, over which learning rates anneal")
-    min_steps: Annotated[int, Field(ge=0)] = Field(0, description="least steps: epochs are added until they are enough")
-
-
 class StageSettings(TimedSettings):
     """Settings common to the training of SimGCD and SPTNet."""
 
@@ -170,14 +166,6 @@ class SptNetSettings(StageSettings):
     weight_decay: NonNegative = 5e-4
     final_ratio: Share = 0.1
     teacher_warm_up: Count = 10
-
-
-class ClusteringSettings(Section):
-    """K-means: number of starts and stopping rule."""
-
-    n_init: Count
-    max_iter: Count = 200
-    tol: NonNegative = 1e-4
 
 
 class KMeansSettings(ClusteringSettings):
@@ -232,6 +220,15 @@ class Config(Section):
     gcd: GcdSettings = GcdSettings()
     simgcd: SimGcdSettings = SimGcdSettings()
     sptnet: SptNetSettings = SptNetSettings()
+    rankstats: RankStatsSettings = RankStatsSettings()
+    uno: UnoSettings = UnoSettings()
+    orca: OrcaSettings = OrcaSettings()
+    dccl: DcclSettings = DcclSettings()
+    promptcal: PromptCalSettings = PromptCalSettings()
+    promptcal_calibrated: CalibratedSettings = CalibratedSettings()
+    cipr: CiprSettings = CiprSettings()
+    gpc: GpcSettings = GpcSettings()
+    mugcd: MuGcdSettings = MuGcdSettings()
     training: TrainingSettings = TrainingSettings()
 
     @model_validator(mode="after")
@@ -239,6 +236,11 @@ class Config(Section):
         if self.n_categories is not None and self.category_factor != 1:
             raise ValueError("n_categories and category_factor exclude each other; give one of them")
         return self
+
+    @classmethod
+    def stage_names(cls) -> tuple[str, ...]:
+        """Names of the sections that describe a training stage."""
+        return tuple(name for name, value in cls.model_fields.items() if isinstance(value.default, TimedSettings))
 
     @property
     def reading(self) -> Literal["quick", "exact"]:

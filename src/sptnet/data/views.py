@@ -13,6 +13,7 @@ from torchvision.transforms import v2
 
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.data.store import ImageStore
+from sptnet.data.strong_views import strong_view
 
 StoredImage = UInt8[Tensor, "3 height width"]
 
@@ -59,6 +60,10 @@ class ViewMaker:
     def random_view(self, image: UInt8[Tensor, "3 h w"], seed: int) -> UInt8[Tensor, "3 size size"]:
         """Return a random crop, mirrored with probability `flip`."""
         return cut(image, self.window(image, seed), self.size)
+
+    def strong_view(self, image: UInt8[Tensor, "3 h w"], seed: int) -> UInt8[Tensor, "3 size size"]:
+        """Return a strongly augmented view: a crop of random size, with colours, blur or inversion of bright pixels."""
+        return strong_view(image, self.size, self.flip, seed)
 
     def centre_view(self, image: UInt8[Tensor, "3 h w"]) -> UInt8[Tensor, "3 size size"]:
         """Return the centre crop."""

@@ -114,8 +114,9 @@ def _measure_step(
         while len(times) < 2 or (len(times) < STEPS and sum(times) < SECONDS):
             begun = clock()
             with compute.autocast():
-                projections, logits = model.finish(entering)
-            loss = gcd_loss(projections, logits, labels, labels < CATEGORIES // 2, teacher_temperature=0.07).total
+                rows = model.finish(entering)
+            known = labels < CATEGORIES // 2
+            loss = gcd_loss(rows["projections"], rows["logits"], labels, known, teacher_temperature=0.07).total
             update.zero_grad()
             loss.backward()
             update.step()

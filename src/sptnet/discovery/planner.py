@@ -16,8 +16,24 @@ from sptnet.schedules import steps_per_epoch
 CPU_MINUTES, GPU_MINUTES = 30.0, 240.0
 BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2)
 LEAST_BATCHES = 4  # per epoch, if there are enough images
-STAGES = {"gcd": {"gcd": 200}, "simgcd": {"simgcd": 200}, "sptnet": {"simgcd": 200, "sptnet": 1000}}
+STAGES = {
+    "gcd": {"gcd": 200},
+    "simgcd": {"simgcd": 200},
+    "sptnet": {"simgcd": 200, "sptnet": 1000},
+    "rankstats": {"rankstats": 200},
+    "uno": {"uno": 200},
+    "orca": {"orca": 200},
+    "dccl": {"dccl": 200},
+    "promptcal": {"promptcal": 200, "promptcal_calibrated": 100},
+    "cipr": {"cipr": 200},
+    "gpc": {"gpc": 60},
+    "mugcd": {"gcd": 200, "mugcd": 200},
+}
 """Stages of each method that trains, with their published epochs."""
+SLOWER = {"dccl": 2.0, "mugcd": 2.0}
+"""Cost of a step as a multiple of SimGCD's: more views per step."""
+WITH_TOKENS = ("promptcal", "promptcal_calibrated")
+"""Stages that train deep prompt tokens, so that both views go back through all blocks."""
 # From clusters, SimGCD has most of its gain after a hundred steps (docs/results.md). SPTNet's prompts begin as noise:
 # with 40 steps it ends below the SimGCD model it starts from, and prompts alone warm up for 1,000 steps.
 LEAST_STEPS = {"simgcd": 150, "sptnet": 5000}
@@ -141,11 +157,12 @@ class Planner:
         """Epochs and seconds of each stage at a share of its published length; given epochs are kept."""
         pace, bank, size = self.pace, self.bank(method), self.config.training.batch_size
         raw_view = 0.0 if bank else pace.forward
-        per_step = dict.fromkeys(("gcd", "simgcd"), 2 * size * raw_view + pace.step)
+        per_step = {stage: SLOWER.get(stage, 1.0) * (2 * size * raw_view + pace.step) for stage in STAGES[method]}
         # Half of the steps go back to the prompts of two views, half train on a raw and a prompted view.
         training = self.config.training
         passes = BACKWARD + (training.accumulate > 1) + training.checkpointing
         per_step["sptnet"] = (size * ((2 * passes + 1) * pace.forward + raw_view) + pace.step) / 2
+        per_step |= dict.fromkeys(WITH_TOKENS, 2 * size * passes * pace.forward + pace.step)
         stages = {}
         for number, (stage, published) in enumerate(STAGES[method].items()):
             given = f"{stage}.epochs" in self.given

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,12 @@ class Round:
     """True if the earlier run had labels."""
 
 
+def fresh_stage(config: Config, name: str) -> dict[str, Any]:
+    """Settings of a stage that lift its limits and the run it started from."""
+    starts = "start_from" in type(getattr(config, name)).model_fields
+    return UNLIMITED | ({"start_from": None} if starts else {})
+
+
 def next_round(earlier: str | Path, out: Path) -> Round:
     """Return settings and labels for a run in `out` that starts from the edits of an earlier run.
 
@@ -58,8 +65,7 @@ def next_round(earlier: str | Path, out: Path) -> Round:
     present = {id_ for id_, source in zip(result.ids, result.sources, strict=True) if source is not None}
     changed = config.changed(
         data={"labels": str((out / LABELS).absolute()), "known_classes": None, "split": None},
-        **dict.fromkeys(("gcd", "simgcd"), UNLIMITED),
-        sptnet={"start_from": None, **UNLIMITED},
+        **{name: fresh_stage(config, name) for name in Config.stage_names()},
     )
     return Round(
         changed.model_copy(update={"n_categories": "auto" if counted else len(state.names)}),

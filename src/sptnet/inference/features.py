@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from sptnet.config import Config
@@ -88,6 +88,14 @@ def compute_outputs(model: GcdModel, views: Iterable[Tensor], compute: Compute, 
     return Outputs(features, classify(model.head, features, compute))
 
 
+def with_top(logits: Float[Tensor, "n k"], categories: Int[Tensor, " n"]) -> Float[Tensor, "n k"]:
+    """Swap the largest logit of each row with that of a given category; rows with category -1 stay as they are."""
+    swapped, rows = logits.clone(), (categories >= 0).nonzero()[:, 0]
+    top, given = logits[rows].argmax(1), categories[rows]
+    swapped[rows, top], swapped[rows, given] = logits[rows, given], logits[rows, top]
+    return swapped
+
+
 @dataclass
 class FeatureCache:
     """Features of the images of a run by the present model; those of all images are cached until `forget`."""
@@ -113,9 +121,12 @@ class FeatureCache:
     ) -> Float[Tensor, "n dim"]:
         """Features of all images, computed unless cached; `on_progress` replaces the progress bar."""
         if self.kept is None:
-            n = len(self.store.sources)
-            with bar("computing features", n) as update:
-                self.kept = self._compute(model, np.arange(n), bank, on_progress or update)
+            everything = np.arange(len(self.store.sources))
+            if on_progress is not None:
+                self.kept = self._compute(model, everything, bank, on_progress)
+            else:
+                with bar("computing features", len(everything)) as update:
+                    self.kept = self._compute(model, everything, bank, update)
         return self.kept
 
     def outputs(self, model: GcdModel, indices: Indices, bank: TokenBank | None = None) -> Outputs:

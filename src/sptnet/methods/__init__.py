@@ -7,7 +7,7 @@ from sptnet.config import Config
 from sptnet.errors import Misuse
 from sptnet.methods import gcd, kmeans, simgcd, sptnet
 from sptnet.methods.method import Method
-from sptnet.methods.phases import StagePlan
+from sptnet.methods.stage_plan import StagePlan
 
 METHODS: dict[str, Method] = {
     "kmeans": kmeans.PLAIN,

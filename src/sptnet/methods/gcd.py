@@ -4,13 +4,12 @@ The two contrastive losses use a wide projection. Categories come from clusterin
 images, with labelled images fixed to their class.
 """
 
-from torch import Tensor
-
 from sptnet.config import Config
 from sptnet.head import ContrastiveHead, Head
 from sptnet.losses import ContrastiveLoss, contrastive_loss
 from sptnet.methods.method import Method
-from sptnet.methods.phases import RAW, Always, Limit, Optimiser, StagePlan
+from sptnet.methods.phases import RAW, Always
+from sptnet.methods.stage_plan import Limit, Optimiser, StagePlan, Step
 from sptnet.schedules import cosine_by_epoch
 
 
@@ -18,8 +17,8 @@ def stages(config: Config) -> list[StagePlan]:
     """Return the one stage of GCD: contrastive fine-tuning."""
     settings = config.gcd
 
-    def objective(projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> ContrastiveLoss:
-        return contrastive_loss(projections, labels, labelled, settings.sup_weight)
+    def objective(step: Step) -> ContrastiveLoss:
+        return contrastive_loss(step.projections, step.labels, step.labelled, settings.sup_weight)
 
     def learning_rate(epoch: int, step: int, epochs: int, steps: int) -> float:
         return cosine_by_epoch(settings.learning_rate, settings.final_ratio, epoch, epochs)

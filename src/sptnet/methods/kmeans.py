@@ -7,7 +7,7 @@ method without its training.
 from sptnet.config import Config
 from sptnet.head import CentroidHead, Head
 from sptnet.methods.method import Method
-from sptnet.methods.phases import StagePlan
+from sptnet.methods.stage_plan import StagePlan
 
 
 def stages(config: Config) -> list[StagePlan]:

@@ -1,22 +1,18 @@
-"""Phases and stages as data: the parameters that train, on which views, and the order of the phases."""
+"""Phases as data: the parameters that train, on which views, and the order of the phases."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
-
-from torch import Tensor
+from dataclasses import dataclass
 
 from sptnet.errors import Misuse
-from sptnet.losses import Loss
 from sptnet.model.gcd_model import Group
 
 
 @dataclass(frozen=True)
 class View:
-    """One of the two random draws of an image, with or without the prompts."""
+    """One of the random draws of an image, with or without the prompts; strong views have draws of their own."""
 
     draw: int
-    prompted: bool
+    prompted: bool = False
+    strong: bool = False
 
 
 @dataclass(frozen=True)
@@ -26,22 +22,37 @@ class Phase:
     name: str
     trains: frozenset[Group]
     views: tuple[View, View]
+    teacher_views: tuple[View, View] | None = None
+    """Views of the mean teacher, if the stage has one; those of the student if not given."""
+
+    @property
+    def all_views(self) -> tuple[View, ...]:
+        """Views of the student and of the teacher."""
+        return self.views + (self.teacher_views or ())
 
     @property
     def draws(self) -> int:
-        """Number of random draws per image that this phase needs: 1 or 2."""
-        return 1 + max(view.draw for view in self.views)
+        """Number of random draws per image that this phase needs: 1 to 4."""
+        return 1 + max(view.draw for view in self.all_views)
 
     @property
     def prompted_draws(self) -> frozenset[int]:
         """Draws to which prompts are added; their pixels are needed even with a token bank."""
-        return frozenset(view.draw for view in self.views if view.prompted)
+        return frozenset(view.draw for view in self.all_views if view.prompted)
+
+    @property
+    def strong_draws(self) -> frozenset[int]:
+        """Draws that are strongly augmented."""
+        return frozenset(view.draw for view in self.all_views if view.strong)
 
 
-RAW = Phase("raw", frozenset({"model"}), (View(0, False), View(1, False)))
+RAW = Phase("raw", frozenset({"model"}), (View(0), View(1)))
 PROMPT = Phase("prompt", frozenset({"prompt"}), (View(0, True), View(1, True)))  # the paper's stage one
-MODEL = Phase("model", frozenset({"model"}), (View(0, False), View(0, True)))  # the paper's stage two
+MODEL = Phase("model", frozenset({"model"}), (View(0), View(0, True)))  # the paper's stage two
 JOINT = Phase("joint", frozenset({"prompt", "model"}), (View(0, True), View(1, True)))
+STRONG = Phase(
+    "strong", frozenset({"model"}), (View(2, strong=True), View(3, strong=True)), teacher_views=(View(0), View(1))
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,11 @@ class Always:
     """The same phase in all steps."""
 
     phase: Phase
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """All phases."""
+        return (self.phase,)
 
     def at(self, epoch: int, batch: int, epochs: int, batches: int) -> Phase:
         """Return the phase of a step."""
@@ -69,6 +85,11 @@ class TakeTurns:
     second: Phase
     k: int
     restart: bool = True
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """All phases."""
+        return self.first, self.second
 
     def restarts(self, batches: int) -> bool:
         """Return True if each epoch of so many batches begins with the first phase."""
@@ -96,55 +117,14 @@ class OneThenOther:
     first: Phase
     second: Phase
 
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """All phases."""
+        return self.first, self.second
+
     def at(self, epoch: int, batch: int, epochs: int, batches: int) -> Phase:
         """Return the phase of a step."""
         return self.first if 2 * epoch < epochs else self.second
 
 
 Turns = Always | TakeTurns | OneThenOther
-
-LearningRate = Callable[[int, int, int, int], float]
-"""Learning rate as a function of epoch, step, number of epochs and number of steps; steps of all phases count."""
-
-
-@dataclass(frozen=True)
-class Optimiser:
-    """Settings of SGD for one group of parameters."""
-
-    learning_rate: LearningRate
-    weight_decay: float
-    momentum: float
-    decay_vectors: bool = False
-    """Apply weight decay to biases and other vectors too, as in the GCD method."""
-    backbone_ratio: float = 1.0
-    """Learning rate of the backbone as a multiple of the learning rate of the rest of the group."""
-
-
-class Objective(Protocol):
-    """Loss of a step: projections and logits of both views, targets, a mask of labelled images, and the epoch."""
-
-    def __call__(self, projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> Loss:
-        """Compute the loss."""
-        ...
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Early end of a stage: after some minutes, or after some steps, with the learning rate annealed at the end."""
-
-    minutes: float | None = None
-    steps: int | None = None
-    anneal_steps: int = 0
-
-
-@dataclass(frozen=True)
-class StagePlan:
-    """One training stage; a method is a list of stages."""
-
-    name: str
-    epochs: int
-    turns: Turns
-    objective: Objective
-    optimisers: dict[Group, Optimiser] = field(default_factory=dict)
-    prompt_kind: str = "none"
-    limit: Limit = Limit()

@@ -3,28 +3,36 @@
 SimGCD is a baseline of the SPTNet paper, and the first stage of SPTNet.
 """
 
-from torch import Tensor
-
-from sptnet.config import Config, StageSettings, TimedSettings
+from sptnet.config import Config, StageSettings, TimedSettings, TrainedSettings
 from sptnet.errors import Misuse
 from sptnet.head import Head, PrototypeHead
 from sptnet.losses import GcdLoss, gcd_loss
 from sptnet.methods.method import Method
-from sptnet.methods.phases import RAW, Always, Limit, Objective, Optimiser, StagePlan
+from sptnet.methods.phases import RAW, Always
+from sptnet.methods.stage_plan import Limit, Objective, Optimiser, StagePlan, Step
 from sptnet.schedules import cosine_by_epoch, teacher_temperature
 
 
 def objective(stage: StageSettings) -> Objective:
     """Return the loss of SimGCD and SPTNet, with the teacher temperature of the epoch."""
 
-    def loss(projections: Tensor, logits: Tensor, labels: Tensor, labelled: Tensor, epoch: int) -> GcdLoss:
+    def loss(step: Step) -> GcdLoss:
+        epoch = step.clock.epoch
         temperature = teacher_temperature(stage.teacher_start, stage.teacher_end, stage.teacher_warm_up, epoch)
-        return gcd_loss(projections, logits, labels, labelled, temperature, stage.sup_weight, stage.entropy_weight)
+        return gcd_loss(
+            step.projections,
+            step.logits,
+            step.labels,
+            step.labelled,
+            temperature,
+            stage.sup_weight,
+            stage.entropy_weight,
+        )
 
     return loss
 
 
-def model_optimiser(stage: StageSettings, momentum: float) -> Optimiser:
+def model_optimiser(stage: StageSettings | TrainedSettings, momentum: float) -> Optimiser:
     """Return the optimiser of the last block and the head: cosine schedule per epoch."""
 
     def learning_rate(epoch: int, step: int, epochs: int, steps: int) -> float:

@@ -4,18 +4,8 @@ from sptnet.config import Config, SptNetSettings
 from sptnet.errors import Misuse
 from sptnet.methods import simgcd
 from sptnet.methods.method import Method
-from sptnet.methods.phases import (
-    JOINT,
-    MODEL,
-    PROMPT,
-    RAW,
-    Always,
-    OneThenOther,
-    Optimiser,
-    StagePlan,
-    TakeTurns,
-    Turns,
-)
+from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always, OneThenOther, TakeTurns, Turns
+from sptnet.methods.stage_plan import Optimiser, StagePlan
 from sptnet.schedules import warm_up_then_cosine
 
 
@@ -66,4 +56,4 @@ def stages(config: Config) -> list[StagePlan]:
     return [stage] if settings.start_from else [*simgcd.stages(config), stage]
 
 
-METHOD = Method(stages, simgcd.head)
+METHOD = Method(stages, simgcd.head, start="model")

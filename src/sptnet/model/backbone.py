@@ -146,6 +146,14 @@ class Backbone(nn.Module):
         features: Tensor = self.vit.norm(token)[:, 0]
         return features
 
+    def finish_with_tokens(
+        self, x: Float[Tensor, "batch length dim"], tokens: Float[Tensor, "depth n dim"], n_outputs: int
+    ) -> tuple[Float[Tensor, "batch dim"], Float[Tensor, "batch dim"]]:
+        """Run the last block and the final norm; returns the class token and the mean of the first prompt tokens."""
+        self.check_takes_tokens()
+        normed: Tensor = self.vit.norm(run_block(self.vit.blocks[-1], with_tokens(x, tokens[-1])))
+        return normed[:, 0], normed[:, 1 : 1 + n_outputs].mean(1)
+
     def check_takes_tokens(self) -> None:
         """Raise if the backbone cannot take deep prompt tokens.
 

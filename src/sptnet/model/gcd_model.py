@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
 from sptnet.config import PromptSettings
-from sptnet.head import Head
+from sptnet.head import Head, TwinHead
 from sptnet.model.backbone import Backbone
 from sptnet.prompts import DeepTokens, SummedPrompt, build_prompt
 
@@ -25,6 +25,8 @@ class GcdModel(nn.Module):
         self.tokens: DeepTokens | None = None
         self.prompt_settings = PromptSettings(kind="none")
         self.trainable_blocks = trainable_blocks
+        self.n_token_outputs = 0
+        """Number of prompt tokens whose mean output the head projects too (PromptCAL)."""
 
     def attach_prompt(self, settings: PromptSettings, generator: Generator | None = None) -> None:
         """Replace the prompts by newly initialised ones."""
@@ -64,12 +66,20 @@ class GcdModel(nn.Module):
         patches = self.with_prompt(self.backbone.embed(images), images)
         return self.backbone.finish(self.backbone.run_to_last_block(patches, tokens), tokens)
 
-    def finish(
-        self, tokens: Float[Tensor, "n length dim"]
-    ) -> tuple[Float[Tensor, "n bottleneck"], Float[Tensor, "n k"]]:
-        """Compute projections and logits from the input of the last block."""
-        projections, logits = self.head(self.backbone.finish(tokens))
-        return projections, logits
+    def finish(self, tokens: Float[Tensor, "n length dim"]) -> dict[str, Tensor]:
+        """Compute all outputs from the input of the last block."""
+        return self.outputs(self.backbone.finish(tokens))
+
+    def outputs(
+        self, features: Float[Tensor, "n dim"], of_tokens: Float[Tensor, "n dim"] | None = None
+    ) -> dict[str, Tensor]:
+        """Outputs by name: projections, logits, features, and those of prompt tokens if they are given."""
+        projections, logits = self.head(features)
+        outputs = {"projections": projections, "logits": logits, "features": features}
+        if of_tokens is not None:
+            assert isinstance(self.head, TwinHead)
+            outputs |= {"token_features": of_tokens, "token_projections": self.head.project_tokens(of_tokens)}
+        return outputs
 
     def forward(
         self, images: Float[Tensor, "n 3 h w"], prompted: bool = True

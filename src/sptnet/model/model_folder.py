@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.errors import Failure, Misuse, SptnetError
-from sptnet.head import CentroidHead, ContrastiveHead, Head, PrototypeHead
+from sptnet.head import CentroidHead, ContrastiveHead, Head, LinearHead, PrototypeHead
 from sptnet.model.backbone import build_backbone
 from sptnet.model.calibrator import Calibrator
 from sptnet.model.gcd_model import GcdModel
@@ -136,6 +136,8 @@ def _describe_head(head: Head) -> dict[str, Any]:
     """Return the arguments to build the head with; those that are seldom used are left out at their default."""
     if isinstance(head, CentroidHead):
         return {"kind": "centroids"}
+    if isinstance(head, LinearHead):
+        return {"kind": "linear"}
     if isinstance(head, ContrastiveHead):
         raise Misuse("a contrastive head cannot be saved: it has no classifier. Save a model with a classifier.")
     lengths = {} if head.lengths is None else {"with_lengths": True}
@@ -146,6 +148,8 @@ def _describe_head(head: Head) -> dict[str, Any]:
 def _build_head(facts: dict[str, Any], dim: int, n_categories: int) -> Head:
     if facts.get("kind") == "centroids":
         return CentroidHead(dim, n_categories)
+    if facts.get("kind") == "linear":
+        return LinearHead(dim, n_categories)
     return PrototypeHead(dim, n_categories, **facts)
 
 

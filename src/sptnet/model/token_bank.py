@@ -30,10 +30,17 @@ DISK_SHARE = 0.5  # share of the free disk that a bank of automatic size may tak
 class TokenBank:
     """Tokens of V views and the centre view per image in a sparse file, with a flag per stored view."""
 
-    def __init__(self, folder: Path, n_images: int, n_views: int, length: int, dim: int, key: str):
-        """Open or create a bank. `key` identifies weights, images and views; a bank with another key is refused."""
-        self._opened_with = folder, n_images, n_views, length, dim, key
+    def __init__(
+        self, folder: Path, n_images: int, n_views: int, length: int, dim: int, key: str, with_strong: bool = False
+    ):
+        """Open or create a bank. `key` identifies weights, images and views; a bank with another key is refused.
+
+        With `with_strong` there is a second bank of V strong views per image, in a folder of its own.
+        """
+        self._opened_with = folder, n_images, n_views, length, dim, key, with_strong
         self.n_views = n_views
+        strong = folder / "strong"
+        self._strong = TokenBank(strong, n_images, n_views, length, dim, f"{key} strong") if with_strong else None
         rows = rows_per_image(n_views)
         shape = {"images": n_images, "views": n_views, "rows": rows, "length": length, "dim": dim, "key": key}
         header = folder / "bank.json"
@@ -50,6 +57,13 @@ class TokenBank:
             write_text_atomically(header, json.dumps(shape) + "\n")
         self._tokens = _open(folder / "tokens.bin", np.float16, (n_images, rows, length, dim))
         self._filled = _open(folder / "filled.bin", np.bool_, (n_images, rows))
+
+    def of(self, strong: bool) -> "TokenBank":
+        """Return the bank of the strong views, or this one."""
+        if not strong:
+            return self
+        assert self._strong is not None, "the bank was opened without strong views"
+        return self._strong
 
     @property
     def centre(self) -> int:
@@ -107,9 +121,12 @@ def room_for_bank(views: ViewSettings, free: int) -> float:
     return DISK_SHARE * free if views.bank_budget_gb is None else min(free, views.bank_budget_gb * 1e9)
 
 
-def banks_with_room(settings: ViewSettings, folder: Path, n_images: int, backbone: Backbone) -> tuple[int, ...]:
-    """Numbers of views of the banks that the disk has room for, largest first."""
-    room, per_view = room_for_bank(settings, free_disk(folder)), n_images * view_bytes(backbone)
+def banks_with_room(
+    settings: ViewSettings, folder: Path, n_images: int, backbone: Backbone, with_strong: bool = False
+) -> tuple[int, ...]:
+    """Numbers of views of the banks that the disk has room for, largest first; strong views double their size."""
+    room = room_for_bank(settings, free_disk(folder))
+    per_view = n_images * view_bytes(backbone) * (2 if with_strong else 1)
     return tuple(views for views in BANKS if rows_per_image(views) * per_view <= room)
 
 

@@ -1,24 +1,25 @@
 """Gradient of a whole batch, computed in parts that fit into memory.
 
 The losses compare every view with every other, so a part has no loss of its own. Three passes: all parts forward
-without a graph; the loss of all projections and logits together, backward to these; then each part forward again with
+without a graph; the loss of all outputs together, backward to these; then each part forward again with
 a graph, and backward from its rows of that gradient to the weights. No pass draws anything at random, so the third
 repeats the first.
 """
 
 from dataclasses import replace
-from itertools import compress, pairwise
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.methods.phases import Phase
+from sptnet.methods.stage_plan import Rows
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
 from sptnet.training.batches import Batch
-from sptnet.training.step import Projected, enter_last_block, leave_last_block
+from sptnet.training.step import enter_last_block, leave_last_block
 
 
 class InParts:
@@ -34,26 +35,27 @@ class InParts:
         outputs = []
         with torch.no_grad():
             for part in self.parts:
-                entering = enter_last_block(model, part, phase, compute, bank)
-                outputs.append(leave_last_block(model, entering, phase, compute))
+                entering = enter_last_block(model, part, phase.views, compute, bank)
+                outputs.append(leave_last_block(model, entering, phase.views, compute))
                 if not trains_before_last_block(model, phase):
                     self.kept.append(entering)
-        projections, logits = (join_views(list(rows)).requires_grad_() for rows in zip(*outputs, strict=True))
-        self.outputs: Projected = (projections, logits)
+        joined = {name: join_views([rows[name] for rows in outputs]) for name in outputs[0]}
+        self.outputs: Rows = {name: rows.requires_grad_() for name, rows in joined.items()}
 
     def go_back(self) -> None:
         """Backward from the gradients of the outputs to those of the weights, part by part."""
         sizes = [len(part.own) for part in self.parts]
-        read = [rows.grad is not None for rows in self.outputs]  # not every loss reads both
-        gradients = [split_views(rows.grad, sizes) for rows in self.outputs if rows.grad is not None]
+        gradients = {  # not every loss reads all of them
+            name: split_views(rows.grad, sizes) for name, rows in self.outputs.items() if rows.grad is not None
+        }
         for number, part in enumerate(self.parts):
             entering = (
                 self.kept[number]
                 if self.kept
-                else enter_last_block(self.model, part, self.phase, self.compute, self.bank)
+                else enter_last_block(self.model, part, self.phase.views, self.compute, self.bank)
             )
-            outputs = leave_last_block(self.model, entering, self.phase, self.compute)
-            torch.autograd.backward(list(compress(outputs, read)), [rows[number] for rows in gradients])
+            outputs = leave_last_block(self.model, entering, self.phase.views, self.compute)
+            torch.autograd.backward([outputs[name] for name in gradients], [g[number] for g in gradients.values()])
 
 
 def trains_before_last_block(model: GcdModel, phase: Phase) -> bool:

@@ -1,10 +1,12 @@
 """Choose and open the token bank of a run."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sptnet.config import Config, ViewSettings
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
+from sptnet.methods.stage_plan import StagePlan
 from sptnet.model.backbone import Backbone
 from sptnet.model.token_bank import (
     BANKS,
@@ -45,8 +47,9 @@ def choose_bank(
         tell("no token bank, since it would hold what enters the last block, and more than that block trains")
         return 0
     there = views_of_bank(folder) if views.bank_folder else None
-    bank = there or next(iter(banks_with_room(views, folder, n_images, backbone)), 0)
-    per_view = n_images * view_bytes(backbone)
+    strong = trains_on_strong_views(stages_of(config))
+    bank = there or next(iter(banks_with_room(views, folder, n_images, backbone, strong)), 0)
+    per_view = n_images * view_bytes(backbone) * (2 if strong else 1)
     if bank:
         tell(f"token bank of {bank} views per image, up to {size(rows_per_image(bank) * per_view)} in {folder}")
     else:
@@ -59,8 +62,19 @@ def choose_bank(
     return bank
 
 
+def trains_on_strong_views(stages: Sequence[StagePlan]) -> bool:
+    """True if a stage trains on strong views, which have a bank of their own."""
+    return any(phase.strong_draws for plan in stages for phase in plan.turns.phases)
+
+
 def open_bank(
-    views: ViewSettings, run: Path, backbone: Backbone, n_images: int, fingerprint: str, machine: int | None = None
+    views: ViewSettings,
+    run: Path,
+    backbone: Backbone,
+    n_images: int,
+    fingerprint: str,
+    machine: int | None = None,
+    with_strong: bool = False,
 ) -> TokenBank | None:
     """Open the bank of the settings, if any; stages of a run share it."""
     assert views.bank != "auto", "a run begins with a number"
@@ -69,9 +83,8 @@ def open_bank(
     last_block = f"vit.blocks.{backbone.depth - 1}."
     weights = {name: value for name, value in backbone.state_dict().items() if not name.startswith(last_block)}
     key = f"{digest(weights)} {fingerprint} {backbone.pixels} {views.crop_ratio} {views.flip}"
-    return TokenBank(
-        bank_folder(views, run, machine), n_images, views.bank, backbone.tokens_per_view, backbone.dim, key
-    )
+    folder, length = bank_folder(views, run, machine), backbone.tokens_per_view
+    return TokenBank(folder, n_images, views.bank, length, backbone.dim, key, with_strong)
 
 
 def size(n_bytes: float) -> str:

@@ -71,6 +71,8 @@ class Batch:
     banked: list[BankedDraw] = field(default_factory=list)
     """With a token bank: its view per image and draw. Draws then hold pixels only where `made` is true."""
     share: slice = field(default_factory=lambda: slice(None))
+    n_main: int | None = None
+    """Number of images before those that the stage adds to every batch; None if it adds none."""
 
     @property
     def own(self) -> Int64[Tensor, " own"]:
@@ -115,35 +117,43 @@ class EpochBatches(Dataset[Batch]):
         bank: TokenBank | None = None,
         whole: list[frozenset[int]] | None = None,
         world: World = World(),  # noqa: B008
+        strong: frozenset[int] = frozenset(),
+        extra: list[Tensor] | None = None,
     ):
         self.store, self.maker, self.labels = store, maker, labels
         self.batches, self.draws, self.seed = batches, draws, seed
         self.bank, self.whole, self.world = bank, whole or [frozenset()] * len(batches), world
+        self.strong, self.extra = strong, extra
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __getitem__(self, number: int) -> Batch:
         everyone, n_draws = self.batches[number], self.draws[number]
+        n_main = None if self.extra is None else len(everyone)
+        if self.extra is not None:
+            everyone = torch.cat([everyone, self.extra[number]])
         labels = torch.from_numpy(self.labels[everyone.numpy()])
         share = self.world.share(len(everyone))
         indices, positions = everyone[share], range(share.start, share.stop)
         if self.bank is None:
             images = [self.store[int(i)] for i in indices]
             seeds = [[seed_of(self.seed, number, position, draw) for position in positions] for draw in range(n_draws)]
-            draws = [self._views(images, of_draw) for of_draw in seeds]
-            return Batch(draws, labels, labels >= 0, everyone, share=share)
-        banked = [self._from_bank(number, draw, self.bank, indices, positions) for draw in range(n_draws)]
+            draws = [self._views(images, of_draw, draw) for draw, of_draw in enumerate(seeds)]
+            return Batch(draws, labels, labels >= 0, everyone, share=share, n_main=n_main)
+        banks = [self.bank.of(draw in self.strong) for draw in range(n_draws)]
+        banked = [self._from_bank(number, draw, bank, indices, positions) for draw, bank in enumerate(banks)]
         draws = []
-        for chosen in banked:
+        for draw, chosen in enumerate(banked):
             images = [self.store[int(i)] for i in indices[chosen.made]]
             pairs = zip(indices[chosen.made].tolist(), chosen.views[chosen.made].tolist(), strict=True)
-            draws.append(self._views(images, [seed_of("bank", image, view) for image, view in pairs]))
-        return Batch(draws, labels, labels >= 0, everyone, banked, share)
+            draws.append(self._views(images, [seed_of("bank", image, view) for image, view in pairs], draw))
+        return Batch(draws, labels, labels >= 0, everyone, banked, share, n_main)
 
-    def _views(self, images: list[Tensor], seeds: list[int]) -> UInt8[Tensor, "n 3 size size"]:
+    def _views(self, images: list[Tensor], seeds: list[int], draw: int) -> UInt8[Tensor, "n 3 size size"]:
         size = self.maker.size
-        views = [self.maker.random_view(image, seed) for image, seed in zip(images, seeds, strict=True)]
+        make = self.maker.strong_view if draw in self.strong else self.maker.random_view
+        views = [make(image, seed) for image, seed in zip(images, seeds, strict=True)]
         return torch.stack(views) if views else torch.empty(0, 3, size, size, dtype=torch.uint8)
 
     def _from_bank(self, number: int, draw: int, bank: TokenBank, indices: Tensor, positions: range) -> BankedDraw:
@@ -171,7 +181,10 @@ class StageBatches(Dataset[Batch]):
         stage: int = 0,
         bank: TokenBank | None = None,
         world: World = World(),  # noqa: B008
+        extra: list[Tensor] | None = None,
     ):
+        """`extra` are images to add to each batch, the same for all epochs."""
+        self.extra = extra
         self.data, self.turns, self.epochs, self.batch_size = data, turns, epochs, batch_size
         self.seed, self.stage, self.bank, self.world = seed, stage, bank, world
         self.batches = steps_per_epoch(data.n_images, batch_size)
@@ -205,4 +218,6 @@ class StageBatches(Dataset[Batch]):
             self.bank,
             whole,
             self.world,
+            frozenset().union(*(phase.strong_draws for phase in phases)),
+            self.extra,
         )

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from sptnet.methods.phases import Optimiser
+from sptnet.methods.stage_plan import Optimiser
 from sptnet.model.gcd_model import GcdModel, Group
 
 

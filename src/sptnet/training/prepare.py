@@ -3,6 +3,8 @@
 `check` is the only place that decides whether these images can be trained with these settings.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -10,7 +12,7 @@ from torch import Tensor
 
 from sptnet.clustering.centroids import find_centroids
 from sptnet.clustering.count import CountEstimate
-from sptnet.config import Config, StageSettings, TimedSettings
+from sptnet.config import Config, TimedSettings
 from sptnet.data.load import SplitImages, load_data, resolve_n_categories
 from sptnet.data.split import Split
 from sptnet.errors import Misuse
@@ -18,7 +20,9 @@ from sptnet.head import PrototypeHead
 from sptnet.inference.count_categories import count_categories
 from sptnet.inference.features import feature_cache
 from sptnet.methods import method_of
-from sptnet.methods.phases import StagePlan, TakeTurns
+from sptnet.methods.method import Labels, Points
+from sptnet.methods.phases import TakeTurns
+from sptnet.methods.stage_plan import StagePlan
 from sptnet.model.backbone import Backbone, backbone_from
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model
@@ -56,6 +60,7 @@ def prepare(
     stages = method.stages(config)
     check(config, images.split, tell)
     start = load_start(config)
+    whole = start if method.start == "model" else None
     if start is None:
         backbone = backbone or backbone_from(config, everyone)
     else:
@@ -66,8 +71,11 @@ def prepare(
     cache.kept = features
     estimate: CountEstimate | None = None
     asked = config.n_categories
-    if asked == "auto" and start is not None:
-        asked = len(start[1].categories)
+    if asked == "auto" and whole is not None:
+        asked = len(whole[1].categories)
+    elif asked == "auto" and method.count is not None:
+        asked = count_by_method(method.count, cache.compute_all(backbone.to(compute.device)), images, config, everyone)
+        tell(f"{config.method} finds {asked} categories")
     elif asked == "auto":
         features = cache.compute_all(backbone.to(compute.device))
         estimate = count_categories(images, features, seed_of(config.seed, "count") % 2**32, everyone)
@@ -75,7 +83,7 @@ def prepare(
         tell(f"there seem to be {asked} categories ({low} to {high} are plausible)")
     n_categories = resolve_n_categories(asked, config.category_factor, images.split)
     config = config.model_copy(update={"n_categories": n_categories, "category_factor": 1.0})
-    if start is None:
+    if whole is None:
         with seeded(seed_of(config.seed, "head")):
             head = method.head(config, backbone.dim, n_categories)
         model = GcdModel(backbone, head, config.backbone.trainable_blocks)
@@ -83,8 +91,8 @@ def prepare(
             assert isinstance(head, PrototypeHead)
             start_from_clusters(head, cache.compute_all(backbone.to(compute.device)), images.split, config, everyone)
     else:
-        model = start[0]
-        check_start(start[1], config, images.split.known_classes)
+        model = whole[0]
+        check_start(whole[1], config, images.split.known_classes)
     names = category_names(images.split.known_classes, n_categories)
     state = RunState(
         config, images, method, stages, names, model.to(compute.device), cache, compute, everyone, estimate
@@ -97,6 +105,19 @@ def prepare(
         lambda: with_bank(config, run.path, model.backbone, n_images, tell, everyone.machine)
     )
     return state
+
+
+def count_by_method(
+    count: Callable[[Points, Labels, int], int],
+    features: Float[Tensor, "n dim"],
+    images: SplitImages,
+    config: Config,
+    everyone: World,
+) -> int:
+    """Count the categories by a method's own rule; `features` has a row per image of the set."""
+    split, seed = images.split, seed_of(config.seed, "count") % 2**32
+    points = F.normalize(features[split.training], dim=1).numpy()
+    return everyone.from_first(lambda: count(points, split.training_labels, seed))
 
 
 @torch.no_grad()
@@ -117,13 +138,14 @@ def with_enough_epochs(config: Config, n_images: int) -> Config:
     """Add epochs to stages that would have fewer than `min_steps` steps; the warm-up of the teacher keeps its share."""
     batches = max(1, steps_per_epoch(n_images, config.training.batch_size))
     changes: dict[str, dict[str, int]] = {}
-    for name in ("gcd", "simgcd", "sptnet"):
+    for name in Config.stage_names():
         stage: TimedSettings = getattr(config, name)
         epochs = -(-stage.min_steps // batches)
         if epochs > stage.epochs:
             changes[name] = {"epochs": epochs}
-            if isinstance(stage, StageSettings):
-                changes[name]["teacher_warm_up"] = max(1, round(stage.teacher_warm_up * epochs / stage.epochs))
+            warm_up = getattr(stage, "teacher_warm_up", None)
+            if warm_up is not None:
+                changes[name]["teacher_warm_up"] = max(1, round(warm_up * epochs / stage.epochs))
     return config.changed(**changes) if changes else config
 
 
@@ -169,12 +191,13 @@ def _check_model(state: RunState) -> None:
 
 
 def load_start(config: Config) -> tuple[GcdModel, ModelCard] | None:
-    """Load the finished model that SPTNet starts from, if the settings name one."""
-    run = config.sptnet.start_from if config.method == "sptnet" else None
+    """Load the finished model that a method starts from, if the settings name one."""
+    start = method_of(config).start
+    run = None if start == "none" else getattr(config, config.method).start_from
     if run is None:
         return None
     model, card = load_model(run)
-    if not isinstance(model.head, PrototypeHead):
+    if start == "model" and not isinstance(model.head, PrototypeHead):
         raise Misuse(f"{run} has no trained classifier to build on. Give a run of simgcd or sptnet.")
     model.trainable_blocks = config.backbone.trainable_blocks
     return model, card

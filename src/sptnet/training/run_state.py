@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.clustering.centroids import find_centroids
 from sptnet.clustering.count import CountEstimate
+from sptnet.clustering.selective_neighbors import SelectiveNeighborClustering
 from sptnet.config import ClusteringSettings, Config
 from sptnet.data.load import SplitImages
 from sptnet.data.readable import fingerprint
 from sptnet.head import CentroidHead, ContrastiveHead
-from sptnet.inference.features import FeatureCache, Outputs
+from sptnet.inference.features import FeatureCache, Outputs, with_top
 from sptnet.methods.method import Method
-from sptnet.methods.phases import StagePlan
+from sptnet.methods.stage_plan import StagePlan
 from sptnet.model.calibrator import Calibrator
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model, save_model
@@ -27,8 +29,8 @@ from sptnet.model.token_bank import TokenBank
 from sptnet.results.scores import score_sets
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
-from sptnet.runtime.seeds import seed_of
-from sptnet.training.bank_setup import open_bank
+from sptnet.runtime.seeds import seed_of, seeded
+from sptnet.training.bank_setup import open_bank, trains_on_strong_views
 
 Indices = npt.NDArray[np.int64]
 
@@ -55,6 +57,10 @@ class RunState:
     """Features of all images before training, if they were computed."""
     calibrator: Calibrator | None = None
     """Calibration of the finished model, if there is one."""
+    decider: GcdModel | None = None
+    """Mean teacher whose predictions count instead of the model's, while a stage with such a teacher trains."""
+    assigned: Indices | None = None
+    """Category per image by a clustering that is more than the nearest centroid; -1 for images it did not see."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -81,17 +87,43 @@ class RunState:
     def open_bank(self, run: Path) -> None:
         """Open the token bank of the settings, if any."""
         views, backbone, n_images = self.config.views, self.model.backbone, len(self.images.image_set)
+        machine, strong = self.world.machine, trains_on_strong_views(self.stages)
         self.bank = self.world.local_rank_zero_first(
-            lambda: open_bank(views, run, backbone, n_images, self.fingerprint, self.world.machine)
+            lambda: open_bank(views, run, backbone, n_images, self.fingerprint, machine, strong)
         )
+
+    @property
+    def deciding(self) -> GcdModel:
+        """The model whose predictions count: the mean teacher of the stage, or the trained model."""
+        return self.decider or self.model
 
     def outputs(self, indices: Indices) -> Outputs:
         """Features and logits of some images by the present model."""
-        return self.features.outputs(self.model, indices, self.bank)
+        outputs = self.features.outputs(self.deciding, indices, self.bank)
+        if self.assigned is None:
+            return outputs
+        return Outputs(outputs.features, with_top(outputs.logits, torch.from_numpy(self.assigned[indices])))
+
+    def look(self, indices: Indices) -> Outputs:
+        """Features and logits of some images; features of all images are computed through the bank and cached."""
+        self.features.compute_all(self.deciding, self.bank, lambda done: None)
+        return self.features.outputs(self.deciding, indices, self.bank)
 
     def compute_all_features(self) -> None:
         """Compute and cache the features of all images, unless cached."""
-        self.features.compute_all(self.model)
+        self.features.compute_all(self.deciding)
+
+    def settle_decider(self) -> None:
+        """Hand on the mean teacher of a finished stage as the model."""
+        if self.decider is not None:
+            self.model, self.decider = self.decider, None
+
+    def replace_head(self, plan: StagePlan) -> None:
+        """Give the model the new head of a stage, if it has one."""
+        if plan.head is not None:
+            with seeded(seed_of(self.config.seed, "head", plan.name)):
+                head = plan.head(self.model.backbone.dim, len(self.names))
+            self.model.head = head.to(self.compute.device)
 
     def scores(self, categories: Indices, indices: Indices) -> dict[str, Any]:
         """Scores of every set of images, from the predicted categories of the images at these indices."""
@@ -104,11 +136,14 @@ class RunState:
         """Compute the centroids of a method that clusters, from the present features."""
         if self.method.clusters == "no":
             return
-        head, split = self.model.head, self.images.split
+        head, split = self.deciding.head, self.images.split
         centroid_head = head.classifier if isinstance(head, ContrastiveHead) else head
         assert isinstance(centroid_head, CentroidHead)
+        features = self.features.outputs(self.deciding, split.training, self.bank).features
+        if self.method.clusters == "neighbors":
+            centroid_head.centroids.copy_(self._cluster_neighbors(features))
+            return
         settings: ClusteringSettings = getattr(self.config, self.config.method)
-        features = self.outputs(split.training).features
         seed, semi_supervised = seed_of(self.config.seed, "clustering"), self.method.clusters == "semi-supervised"
         centroids = self.world.from_first(
             lambda: find_centroids(
@@ -123,6 +158,17 @@ class RunState:
         )
         centroid_head.centroids.copy_(centroids)
 
+    def _cluster_neighbors(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "k dim"]:
+        """Assign the training images by selective neighbour clustering; returns the centroids."""
+        split = self.images.split
+        points = F.normalize(features, dim=1).numpy()
+        found = self.world.from_first(
+            lambda: SelectiveNeighborClustering(len(self.names)).fit(points, split.training_labels)
+        )
+        self.assigned = np.full(len(self.images.image_set), -1, dtype=np.int64)
+        self.assigned[split.training] = found.labels_
+        return torch.from_numpy(found.cluster_centers_).float()
+
     def drop_projection(self) -> None:
         """Remove the part of the head that is only used in training."""
         if isinstance(self.model.head, ContrastiveHead):
@@ -130,10 +176,11 @@ class RunState:
 
     def save(self, folder: Path) -> None:
         """Save the model without a projection that is only used in training."""
-        head = self.model.head
-        self.drop_projection()
-        self.world.do_first(lambda: save_model(folder, self.model, self.card))
-        self.model.head = head
+        model, head = self.deciding, self.deciding.head
+        if isinstance(head, ContrastiveHead):
+            model.head = head.classifier
+        self.world.do_first(lambda: save_model(folder, model, self.card))
+        model.head = head
 
     def load(self, folder: Path) -> None:
         """Replace the model by a saved one."""

@@ -34,9 +34,12 @@ class Stage:
         state, folder, number = self.state, self.folder, self.number
         if number > 0 and checkpoint is not None:
             state.load(folder.model_of_stage(state.stages[number - 1].name))
+        state.replace_head(self.plan)
         state.attach_prompt(self.plan)
         state.open_bank(folder.path)
         trainer = self.trainer()
+        if self.plan.decides == "teacher" and trainer.teacher is not None:
+            state.decider = trainer.teacher.model
         self.trained_parameters = sum(p.numel() for group in trainer.optimisers for p in state.model.group(group))
         frozen = frozen_digest(state.model, set(trainer.trained_names()))
         state.features.forget()
@@ -56,6 +59,7 @@ class Stage:
             if state.is_last(number):
                 state.compute_all_features()
             state.cluster()  # once more, for a run that was stopped just here
+        state.settle_decider()
         state.save(folder.model if state.is_last(number) else folder.model_of_stage(self.plan.name))
         self._record(trainer.ending)
 
@@ -76,6 +80,8 @@ class Stage:
             bank=state.bank,
             world=state.world,
             accumulate=training.accumulate,
+            n_known=state.images.split.n_known,
+            look=state.look,
         )
 
     def _line(self, report: EpochReport, last: bool) -> dict[str, Any]:
@@ -86,7 +92,7 @@ class Stage:
         if last and state.is_last(self.number) and not self.selects:
             state.compute_all_features()  # all that follows the training needs them
         elif scores_now and state.method.clusters != "no":
-            state.features.compute_all(state.model, state.bank)  # for clustering and scores alike
+            state.look(split.training)  # for clustering and scores alike
         if scores_now or len(split.holdout):
             state.cluster()
         if scores_now:

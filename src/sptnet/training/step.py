@@ -1,4 +1,4 @@
-"""Forward pass of a training step: views up to the last block, through it, and to the loss."""
+"""Forward pass of a training step: views up to the last block, through it, and to the outputs that the loss reads."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.losses import Loss
-from sptnet.methods.phases import Phase, StagePlan
+from sptnet.methods.phases import Phase, View
+from sptnet.methods.stage_plan import Clock, Memory, Rows, StagePlan, Step
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.training.batches import Batch
 
-Projected = tuple[Float[Tensor, "2b bottleneck"], Float[Tensor, "2b k"]]
-"""Projections and logits: view one of all images, then view two of all."""
+Views = Sequence[View]
 
 
 def step_loss(
@@ -23,31 +23,42 @@ def step_loss(
     batch: Batch,
     phase: Phase,
     plan: StagePlan,
-    epoch: int,
+    clock: Clock,
     compute: Compute,
     bank: TokenBank | None = None,
     world: World = World(),  # noqa: B008
 ) -> Loss:
-    """Objective on the two views of the phase, over the whole batch on every rank."""
-    entering = enter_last_block(model, batch, phase, compute, bank)
-    return loss_of(leave_last_block(model, entering, phase, compute), batch, plan, epoch, world)
+    """Objective on the two views of the phase, over the whole batch on every rank, without memory and teacher."""
+    entering = enter_last_block(model, batch, phase.views, compute, bank)
+    rows = leave_last_block(model, entering, phase.views, compute)
+    return plan.objective(make_step(rows, None, batch, clock, {}, world))
 
 
-def loss_of(outputs: Projected, batch: Batch, plan: StagePlan, epoch: int, world: World) -> Loss:
-    """Objective on the outputs of all ranks, gathered from those of this rank's share."""
-    projections, logits = (world.gather_views(rows, len(batch.indices)) for rows in outputs)
-    return plan.objective(projections, logits, batch.labels, batch.labelled, epoch)
+def make_step(
+    rows: Rows,
+    teacher: Rows | None,
+    batch: Batch,
+    clock: Clock,
+    memory: Memory,
+    world: World = World(),  # noqa: B008
+) -> Step:
+    """Gather the outputs of all ranks from those of this rank's share, with all else that an objective may see."""
+    n = len(batch.indices)
+    gathered = {name: world.gather_views(values, n) for name, values in rows.items()}
+    taught = None if teacher is None else {name: world.gather_views(values, n) for name, values in teacher.items()}
+    images = batch.indices.to(batch.labels.device)
+    return Step(gathered, batch.labels, batch.labelled, images, clock, memory, taught, batch.n_main)
 
 
 def enter_last_block(
-    model: GcdModel, batch: Batch, phase: Phase, compute: Compute, bank: TokenBank | None = None
+    model: GcdModel, batch: Batch, views: Views, compute: Compute, bank: TokenBank | None = None
 ) -> list[Float[Tensor, "b length dim"]]:
     """Compute the tokens that enter the last block per view, or read them from the bank.
 
     A raw and a prompted view of one draw share its patch embedding, since the prompt only shifts it. Frozen blocks
     leave no graph behind unless a prompt that trains lies before them.
     """
-    backbone, computed = model.backbone, [view for view in phase.views if bank is None or view.prompted]
+    backbone, computed = model.backbone, [view for view in views if bank is None or view.prompted]
     with compute.autocast():
         raw = {draw: backbone.embed(batch.draws[draw]) for draw in sorted({view.draw for view in computed})}
         patches = [
@@ -63,33 +74,40 @@ def enter_last_block(
             run = tuple(backbone.run_to_last_block(*pair) for pair in zip(patches, deep, strict=True))
         entering = iter(run)
         return [
-            next(entering) if bank is None or view.prompted else banked_tokens(model, batch, view.draw, bank, compute)
-            for view in phase.views
+            next(entering) if bank is None or view.prompted else banked_tokens(model, batch, view, bank, compute)
+            for view in views
         ]
 
 
 def leave_last_block(
-    model: GcdModel, entering: Sequence[Float[Tensor, "b length dim"]], phase: Phase, compute: Compute
-) -> Projected:
-    """Projections and logits from the tokens that enter the last block."""
+    model: GcdModel, entering: Sequence[Float[Tensor, "b length dim"]], views: Views, compute: Compute
+) -> Rows:
+    """Outputs of the model from the tokens that enter the last block."""
     with compute.autocast():
         if model.tokens is None:
             return model.finish(torch.cat(list(entering)))
-        deep = [model.tokens.values if view.prompted else None for view in phase.views]
-        features = [model.backbone.finish(*pair) for pair in zip(entering, deep, strict=True)]
-        projections, logits = model.head(torch.cat(features))
-        return projections, logits
+        deep = [model.tokens.values if view.prompted else None for view in views]
+        if model.n_token_outputs:
+            pairs = [
+                model.backbone.finish_with_tokens(x, tokens, model.n_token_outputs)
+                for x, tokens in zip(entering, deep, strict=True)
+                if tokens is not None
+            ]
+            features, of_tokens = (torch.cat(rows) for rows in zip(*pairs, strict=True))
+            return model.outputs(features, of_tokens)
+        return model.outputs(torch.cat([model.backbone.finish(*pair) for pair in zip(entering, deep, strict=True)]))
 
 
 @torch.no_grad()
 def banked_tokens(
-    model: GcdModel, batch: Batch, draw: int, bank: TokenBank, compute: Compute
+    model: GcdModel, batch: Batch, view: View, bank: TokenBank, compute: Compute
 ) -> Float[Tensor, "b length dim"]:
     """Tokens of a raw draw that enter the last block, from the bank; missing ones are computed and stored first."""
-    views, made = batch.banked[draw].views, batch.banked[draw].made
+    bank = bank.of(view.strong)
+    views, made = batch.banked[view.draw].views, batch.banked[view.draw].made
     missing = torch.from_numpy(~bank.filled(batch.own, views))
     if missing.any():
-        pixels = batch.draws[draw][missing[made].to(compute.device)]
+        pixels = batch.draws[view.draw][missing[made].to(compute.device)]
         fresh = model.backbone.enter_last_block(pixels).half().cpu()
         bank.write(batch.own[missing], views[missing], fresh)
     # Fresh tokens are rounded to float16 too, so that a step does not depend on what the bank held before.

@@ -6,18 +6,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from sptnet.errors import Failure
-from sptnet.losses import Loss
-from sptnet.methods.phases import Phase, StagePlan
+from sptnet.inference.features import Outputs
+from sptnet.methods.phases import Phase
+from sptnet.methods.stage_plan import Clock, EpochStart, Memory, Rows, StagePlan, Step
 from sptnet.model.gcd_model import GcdModel, Group
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.progress import bar
+from sptnet.runtime.seeds import seed_of
 from sptnet.schedules import steps_per_epoch
 from sptnet.training.accumulate import InParts
 from sptnet.training.batches import Batch, EpochBatches, StageBatches, TrainingData
@@ -25,7 +28,8 @@ from sptnet.training.checkpoint import Checkpoint
 from sptnet.training.deadline import Deadline, Ending
 from sptnet.training.loader import EpochLoader
 from sptnet.training.parameter_groups import rated_groups
-from sptnet.training.step import loss_of, step_loss
+from sptnet.training.step import enter_last_block, leave_last_block, make_step
+from sptnet.training.teacher import MeanTeacher
 
 
 @dataclass
@@ -67,7 +71,11 @@ class StageTrainer:
         bank: TokenBank | None = None,
         world: World = World(),  # noqa: B008
         accumulate: int = 1,
+        n_known: int = 0,
+        look: Callable[[npt.NDArray[np.int64]], Outputs] | None = None,
     ):
+        """`look` computes the outputs of images by the present model, for stages that refresh their memory."""
+        self.n_known, self.look = n_known, look
         self.bank, self.world, self.accumulate = bank, world, accumulate
         self.model, self.plan, self.data, self.compute = model, plan, data, compute
         self.stage, self.batch_size, self.seed, self.workers = stage, batch_size, seed, workers
@@ -83,14 +91,16 @@ class StageTrainer:
                 )
         self.scalers = {group: compute.scaler() for group in self.optimisers}
         self.epoch = self.steps_done = 0
+        self.memory: Memory = {}
+        self.teacher = None if plan.teacher is None else MeanTeacher(model, self.trained_names())
         limit = plan.limit
         self.ending = None if limit.steps is None else Ending(max(0, limit.steps - limit.anneal_steps), limit.steps)
         timed = limit.minutes is not None and self.ending is None
         self.deadline = Deadline(60 * limit.minutes) if limit.minutes is not None and timed else None
         self._loader: EpochLoader | None = None
 
-    def stage_batches(self) -> StageBatches:
-        """All batches of the stage."""
+    def stage_batches(self, extra: list[Tensor] | None = None) -> StageBatches:
+        """All batches of the stage; `extra` are images to add to each of them."""
         plan = self.plan
         return StageBatches(
             self.data,
@@ -101,6 +111,7 @@ class StageTrainer:
             self.stage,
             self.bank,
             self.world,
+            extra,
         )
 
     def phases_of(self, epoch: int) -> list[Phase]:
@@ -128,8 +139,8 @@ class StageTrainer:
         report = EpochReport(self.epoch + 1)
         start = asked = time.perf_counter()
         waited = 0.0
-        if self._loader is None:
-            self._loader = EpochLoader(self.stage_batches(), self.workers, self.compute.on_cuda)
+        self.refresh_memory()
+        self._loader = self._loader_of_epoch()
         loaded = self._loader.epoch(self.epoch)
         for number, (phase, batch) in enumerate(zip(self.phases_of(self.epoch), loaded, strict=True)):
             waited += time.perf_counter() - asked
@@ -148,12 +159,51 @@ class StageTrainer:
         self.epoch += 1
         return report
 
+    def refresh_memory(self) -> None:
+        """Compute the memory of the next epoch, if the stage has one; rank 0 computes it for all."""
+        refresh = self.plan.refresh
+        if refresh is None:
+            return
+        assert self.look is not None, "a stage that refreshes its memory needs `look`"
+        images = np.sort(np.concatenate([self.data.labelled, self.data.unlabelled]))
+        seen = self.look(images)
+        start = EpochStart(
+            seen.features.clone(),  # computed in inference mode, which a loss could not use
+            seen.logits.clone(),
+            torch.from_numpy(self.data.labels[images]),
+            torch.from_numpy(images),
+            n_images=len(self.data.labels),
+            n_known=self.n_known,
+            n_categories=self.model.head.n_categories,
+            epoch=self.epoch,
+            epochs=self.plan.epochs,
+            seed=self._epoch_seed("memory"),
+            memory={name: value.cpu() for name, value in self.memory.items()},
+        )
+        made = self.world.from_first(lambda: refresh(start))
+        self.memory = {name: value.to(self.compute.device) for name, value in made.items()}
+
+    def _epoch_seed(self, purpose: str) -> int:
+        return seed_of(self.seed, purpose, self.stage, self.epoch) % 2**32
+
+    def _loader_of_epoch(self) -> EpochLoader:
+        """The loader of all epochs, or a new one if the images of a batch depend on the memory."""
+        if self.plan.extra is None:
+            return self._loader or EpochLoader(self.stage_batches(), self.workers, self.compute.on_cuda)
+        if self._loader is not None:
+            self._loader.close()
+        memory = {name: value.cpu() for name, value in self.memory.items()}
+        extra = self.plan.extra(memory, self.batch_size, self.batches, self._epoch_seed("extra"))
+        return EpochLoader(self.stage_batches(extra), self.workers, self.compute.on_cuda)
+
     def train_step(self, batch: Batch, phase: Phase, number: int) -> dict[str, float]:
         """Train one step of a phase; returns every part of the loss."""
-        self.set_learning_rates(self.epoch * self.batches + number)
+        clock = Clock(self.epoch, self.plan.epochs, self.epoch * self.batches + number, self.planned_steps)
+        self.set_learning_rates(clock.step)
         self.model.train_only(phase.trains)
         on_device = batch.to(self.compute.device, self.data.maker)
-        loss, go_back = self._loss(on_device, phase)
+        step, go_back = self._forward(on_device, phase, clock)
+        loss = self.plan.objective(step)
         parts = {name: float(value.detach()) for name, value in loss.parts().items()}
         if not np.isfinite(parts["total"]):
             self.stop_at_bad_loss(batch, parts, number)
@@ -167,6 +217,11 @@ class StageTrainer:
         for group in sorted(phase.trains):
             scaler.step(self.optimisers[group])
         scaler.update()
+        if self.teacher is not None and self.plan.teacher is not None:
+            self.teacher.follow(self.plan.teacher(clock.step, clock.steps))
+        if self.plan.remember is not None:
+            with torch.no_grad():
+                self.memory = self.plan.remember(step)
         self.steps_done += 1
         return parts
 
@@ -176,13 +231,28 @@ class StageTrainer:
             deadline, done = self.deadline, self.steps_done
             self.ending = self.world.from_first(lambda: deadline.after_step(done, self.planned_steps))
 
-    def _loss(self, batch: Batch, phase: Phase) -> tuple[Loss, Callable[[], None]]:
-        """Return the loss of the batch, and a function to call after its backward pass."""
-        model, plan, compute, bank, world = self.model, self.plan, self.compute, self.bank, self.world
+    def _forward(self, batch: Batch, phase: Phase, clock: Clock) -> tuple[Step, Callable[[], None]]:
+        """Return what the objective sees of a batch, and a function to call after its backward pass."""
+        model, compute, bank = self.model, self.compute, self.bank
+        rows: Rows
+        entering: list[Tensor] | None = None
         if self.accumulate == 1:
-            return step_loss(model, batch, phase, plan, self.epoch, compute, bank, world), lambda: None
-        parts = InParts(model, batch, phase, compute, bank, self.accumulate)
-        return loss_of(parts.outputs, batch, plan, self.epoch, world), parts.go_back
+            entering, go_back = enter_last_block(model, batch, phase.views, compute, bank), lambda: None
+            rows = leave_last_block(model, entering, phase.views, compute)
+        else:
+            parts = InParts(model, batch, phase, compute, bank, self.accumulate)
+            rows, go_back = parts.outputs, parts.go_back
+        taught = None if self.teacher is None else self._teach(self.teacher.model, batch, phase, entering)
+        return make_step(rows, taught, batch, clock, self.memory, self.world), go_back
+
+    @torch.no_grad()
+    def _teach(self, teacher: GcdModel, batch: Batch, phase: Phase, entering: list[Tensor] | None) -> Rows:
+        """Outputs of the teacher; tokens before the last block are those of the student where nothing there differs."""
+        views = phase.teacher_views or phase.views
+        shared = phase.teacher_views is None and teacher.tokens is None and teacher.trainable_blocks == 1
+        if entering is None or not shared:
+            entering = enter_last_block(teacher, batch, views, self.compute, self.bank)
+        return leave_last_block(teacher, entering, views, self.compute)
 
     def set_learning_rates(self, step: int) -> None:
         """Set the scheduled learning rates of a step, annealed if the stage ends early."""
@@ -216,6 +286,10 @@ class StageTrainer:
             momentum = self._state_of(parameters[name]).get("momentum_buffer")
             if momentum is not None:
                 tensors[f"momentum.{name}"] = momentum
+        if self.teacher is not None:
+            averages = dict(self.teacher.model.named_parameters())
+            tensors |= {f"teacher.{name}": averages[name] for name in names}
+        tensors |= {f"memory.{name}": value for name, value in self.memory.items()}
         facts["scalers"] = {group: scaler.state_dict() for group, scaler in self.scalers.items()}
         if self.ending is not None:
             facts["ending"] = [self.ending.anneal_from, self.ending.steps]
@@ -239,6 +313,15 @@ class StageTrainer:
                 momentum = checkpoint.tensors.get(f"momentum.{name}")
                 if momentum is not None:
                     self._state_of(parameters[name])["momentum_buffer"] = momentum.to(parameters[name].device)
+            if self.teacher is not None:
+                averages = dict(self.teacher.model.named_parameters())
+                for name in self.teacher.trained:
+                    averages[name].copy_(checkpoint.tensors[f"teacher.{name}"])
+        self.memory = {
+            name.removeprefix("memory."): value.to(self.compute.device)
+            for name, value in checkpoint.tensors.items()
+            if name.startswith("memory.")
+        }
         for group, scaler in self.scalers.items():
             scaler.load_state_dict(checkpoint.facts["scalers"][group])
 
