@@ -24,7 +24,7 @@ def margin_cross_entropy(
         return logits.sum()
     # The margin is added and not subtracted: the published code passes it so. It makes the target easier to reach,
     # which is a weaker push towards the known classes.
-    target = F.one_hot(labels.long(), logits.shape[1])
+    target = F.one_hot(labels.long(), logits.shape[1]).to(logits.dtype)
     return F.cross_entropy(scale * (logits + margin * target), labels.long())
 
 

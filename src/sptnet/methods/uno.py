@@ -26,7 +26,7 @@ def sinkhorn(
     # Constant factors (the total, 1/K and 1/B) cancel in the next scaling and are left out.
     log_q = at_least_float32(logits.detach()) / epsilon
     for _ in range(iterations):
-        log_q = log_q - log_q.logsumexp(dim=0, keepdim=True)
+        log_q = F.log_softmax(log_q, dim=0)
         log_q = F.log_softmax(log_q, dim=1)
     return log_q.exp()
 
