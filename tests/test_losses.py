@@ -7,7 +7,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.rounding import DOUBLE, SINGLE, rounding
+from helpers.loops import (
+    assert_gradient,
+    cosines,
+    dot,
+    finite_differences,
+    flags,
+    log_softmax,
+    long,
+    loss_tolerance,
+    normal,
+    number,
+    rows,
+    softmax,
+    unit,
+)
+from helpers.rounding import DOUBLE, SINGLE
 from sptnet.losses import (
     gcd_loss,
     info_nce,
@@ -27,41 +42,14 @@ PARTS = (
 HALF_TYPES = (torch.float16, torch.bfloat16)
 SHARPEST = 0.04
 """Smallest temperature: cosines divided by it are 1 / 0.04 large."""
-STEP = 1e-5
-"""Step of the finite differences."""
 
 
 def tolerance(dtype):
     """Losses are computed in float32 at least, by at most six sums in a row of at most twelve terms each."""
-    return rounding(12, sums=6, dtype=torch.promote_types(dtype, torch.float32)) / SHARPEST
+    return loss_tolerance(dtype, SHARPEST)
 
 
 # --- oracles: lists of Python floats, one row per view, all first views before all second views ---
-
-
-def rows(tensor):
-    return tensor.detach().to(torch.float64).tolist()
-
-
-def unit(vector):
-    length = math.sqrt(sum(x * x for x in vector))
-    return [x / length for x in vector] if length > 0 else [0.0 for _ in vector]
-
-
-def dot(u, v):
-    return sum(x * y for x, y in zip(u, v, strict=True))
-
-
-def softmax(vector, temperature):
-    top = max(vector)
-    weights = [math.exp((x - top) / temperature) for x in vector]
-    return [w / sum(weights) for w in weights]
-
-
-def log_softmax(vector, temperature):
-    top = max(vector)
-    log_sum = math.log(sum(math.exp((x - top) / temperature) for x in vector))
-    return [(x - top) / temperature - log_sum for x in vector]
 
 
 def log_share(units, anchor, positive, temperature):
@@ -140,41 +128,7 @@ def naive_gcd_parts(projections, logits, labels, labelled, teacher_temperature, 
     return parts
 
 
-def finite_differences(function, values, step=STEP):
-    """Central differences of a function of a list of rows."""
-    gradient = []
-    for r, row in enumerate(values):
-        gradient.append([])
-        for c in range(len(row)):
-            up = [list(other) for other in values]
-            down = [list(other) for other in values]
-            up[r][c] += step
-            down[r][c] -= step
-            gradient[-1].append((function(up) - function(down)) / (2 * step))
-    return gradient
-
-
-# --- batches ---
-
-
-def number(scalar):
-    return scalar.detach().item()
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
-
-
-def cosines(n, k, seed=0, dtype=torch.float64):
-    return torch.tanh(normal(n, k, seed=seed)).to(dtype)
-
-
-def long(*values):
-    return torch.tensor(values, dtype=torch.long)
-
-
-def flags(*values):
-    return torch.tensor(values, dtype=torch.bool)
+# --- assertions ---
 
 
 def assert_finite_loss_and_gradients(result, *leaves):
@@ -189,13 +143,6 @@ def assert_finite_loss_and_gradients(result, *leaves):
 def assert_parts_match(result, expected, dtype):
     for name in PARTS:
         assert number(getattr(result, name)) == pytest.approx(expected[name], abs=tolerance(dtype)), name
-
-
-def assert_gradient(gradient, expected, temperature):
-    """Central differences lack the cubic term, (step / temperature)^2 of the slope, and divide rounding by the step."""
-    expected = torch.tensor(expected, dtype=torch.float64)
-    cubic = (STEP / temperature) ** 2 * float(expected.abs().max())
-    torch.testing.assert_close(gradient, expected, rtol=0, atol=cubic + tolerance(torch.float64) / STEP)
 
 
 # --- info_nce ---
@@ -235,7 +182,7 @@ def test_info_nce_gradient_equals_finite_differences():
     projections = normal(6, 3, seed=4).requires_grad_()
     (gradient,) = torch.autograd.grad(info_nce(projections, 0.5), projections)
     expected = finite_differences(lambda z: naive_info_nce(z, 0.5), rows(projections))
-    assert_gradient(gradient, expected, 0.5)
+    assert_gradient(gradient, expected, 0.5, tolerance(torch.float64))
 
 
 # --- supervised_contrastive ---
@@ -283,7 +230,7 @@ def test_supervised_contrastive_gradient_equals_finite_differences():
     projections = normal(6, 3, seed=6).requires_grad_()
     (gradient,) = torch.autograd.grad(supervised_contrastive(projections, long(*labels), 0.3), projections)
     expected = finite_differences(lambda z: naive_supervised_contrastive(z, labels, 0.3), rows(projections))
-    assert_gradient(gradient, expected, 0.3)
+    assert_gradient(gradient, expected, 0.3, tolerance(torch.float64))
 
 
 # --- self_distillation ---
@@ -321,7 +268,7 @@ def test_self_distillation_does_not_differentiate_the_teacher():
 
     teacher = rows(logits)
     expected = finite_differences(lambda s: naive_self_distillation(s, teacher, 0.1, 0.07), teacher)
-    assert_gradient(gradient, expected, 0.1)
+    assert_gradient(gradient, expected, 0.1, tolerance(torch.float64))
 
     through_teacher = finite_differences(lambda s: naive_self_distillation(s, s, 0.1, 0.07), teacher)
     assert (torch.tensor(through_teacher) - torch.tensor(expected)).abs().max() > 0.01
@@ -370,7 +317,7 @@ def test_mean_entropy_gap_gradient_equals_finite_differences():
     logits = cosines(4, 3, seed=9).requires_grad_()
     (gradient,) = torch.autograd.grad(mean_entropy_gap(logits, 0.1), logits)
     expected = finite_differences(lambda z: naive_mean_entropy_gap(z, 0.1), rows(logits))
-    assert_gradient(gradient, expected, 0.1)
+    assert_gradient(gradient, expected, 0.1, tolerance(torch.float64))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
@@ -477,8 +424,8 @@ def test_gcd_loss_gradient_equals_finite_differences_with_a_constant_teacher():
     def total(z_, s_):
         return naive_gcd_parts(z_, s_, y, known, 0.06, entropy=2.0, teacher=s)["total"]
 
-    assert_gradient(by_projection, finite_differences(lambda z_: total(z_, s), z), 0.07)
-    assert_gradient(by_logit, finite_differences(lambda s_: total(z, s_), s), 0.1)
+    assert_gradient(by_projection, finite_differences(lambda z_: total(z_, s), z), 0.07, tolerance(torch.float64))
+    assert_gradient(by_logit, finite_differences(lambda s_: total(z, s_), s), 0.1, tolerance(torch.float64))
 
 
 @pytest.mark.parametrize("placeholder", [-1, 0, 3, -100, 1000])

@@ -20,7 +20,8 @@ STUDENT_TEMPERATURE = 0.1  # tau_s
 Scalar = Float[Tensor, ""]
 
 
-def _at_least_float32(x: Tensor) -> Tensor:
+def at_least_float32(x: Tensor) -> Tensor:
+    """Return `x` in float64 if it is float64, else in float32."""
     return x if x.dtype == torch.float64 else x.float()
 
 
@@ -33,7 +34,7 @@ def _unit(x: Float[Tensor, "n dim"]) -> Float[Tensor, "n dim"]:
 def _log_softmax_over_others(projections: Float[Tensor, "n dim"], temperature: float) -> Float[Tensor, "n n"]:
     """Return log(exp(z_i.z_a/t) / sum_{b != i} exp(z_i.z_b/t)); the diagonal is set to zero and must not be used."""
     with torch.autocast(projections.device.type, enabled=False):  # keep the matrix product in full precision
-        z = _unit(_at_least_float32(projections))
+        z = _unit(at_least_float32(projections))
         diagonal = torch.eye(len(z), dtype=torch.bool, device=z.device)
         similarities = (z @ z.T / temperature).masked_fill(diagonal, -torch.inf)
         return F.log_softmax(similarities, dim=1).masked_fill(diagonal, 0.0)
@@ -54,7 +55,7 @@ def supervised_contrastive(
 ) -> Scalar:
     """L_nce^sup: attract each view to all other views of its class; zero for an empty batch."""
     if len(projections) == 0:
-        return _at_least_float32(projections).sum()
+        return at_least_float32(projections).sum()
     log_p = _log_softmax_over_others(projections, temperature)
     row_labels = labels.repeat(2)
     positive = (row_labels[:, None] == row_labels[None, :]).fill_diagonal_(False)
@@ -63,7 +64,7 @@ def supervised_contrastive(
 
 def self_distillation(logits: Float[Tensor, "2b k"], student_temperature: float, teacher_temperature: float) -> Scalar:
     """L_cls^un: cross-entropy of each view against the sharpened, detached prediction of the other view."""
-    logits = _at_least_float32(logits)
+    logits = at_least_float32(logits)
     log_p = F.log_softmax(logits / student_temperature, dim=1)
     teacher_one, teacher_two = F.softmax(logits.detach() / teacher_temperature, dim=1).chunk(2)
     targets = torch.cat([teacher_two, teacher_one])
@@ -72,7 +73,7 @@ def self_distillation(logits: Float[Tensor, "2b k"], student_temperature: float,
 
 def cross_entropy(logits: Float[Tensor, "2b k"], labels: Int[Tensor, " b"], temperature: float) -> Scalar:
     """L_cls^sup: cross-entropy of both views against the label; zero for an empty batch."""
-    logits = _at_least_float32(logits)
+    logits = at_least_float32(logits)
     if len(logits) == 0:
         return logits.sum()
     return F.cross_entropy(logits / temperature, labels.repeat(2))
@@ -80,7 +81,7 @@ def cross_entropy(logits: Float[Tensor, "2b k"], labels: Int[Tensor, " b"], temp
 
 def mean_entropy_gap(logits: Float[Tensor, "2b k"], temperature: float = STUDENT_TEMPERATURE) -> Scalar:
     """log K - H(mean prediction): zero if the batch uses all categories equally; minimising it maximises Delta."""
-    log_p = F.log_softmax(_at_least_float32(logits) / temperature, dim=1)
+    log_p = F.log_softmax(at_least_float32(logits) / temperature, dim=1)
     log_mean = torch.logsumexp(log_p, dim=0) - math.log(len(log_p))
     return math.log(log_p.shape[1]) + (log_mean.exp() * log_mean).sum()
 
