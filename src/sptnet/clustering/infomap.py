@@ -38,8 +38,7 @@ class SemiSupervisedInfomap(ClusterMixin, BaseEstimator):
     are discarded. Labelled points of a class may be in several clusters, and a cluster may hold several classes.
 
     Attributes after `fit`: `labels_` (n), the cluster per point or -1 if it is in none, numbered in the order of their
-    first points; `n_clusters_`; `cluster_centers_` (n_clusters_ x dim), the normalised mean of the normalised points of
-    a cluster; `known_classes_`, the class ids in y in ascending order.
+    first points; `n_clusters_`; `cluster_centers_` (n_clusters_ x dim), the normalised means of the normalised points.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class SemiSupervisedInfomap(ClusterMixin, BaseEstimator):
         """Cluster X (n x dim); y (n) holds -1 for unlabelled points and class ids for the others."""
         self._refuse_bad_settings()
         points = unit_rows(validate_data(self, X, dtype=(np.float64, np.float32), order="C"))
-        self.known_classes_, ranks = class_ranks(y, len(points))
+        ranks = class_ranks(y, len(points))[1]
         graph = neighbour_graph(points, ranks, self.n_neighbors, self.threshold)
         modules = minimise_codelength(graph, self.random_state)
         kept = np.bincount(modules) >= self.min_size

@@ -48,11 +48,12 @@ class Flow:
 
 
 def visit_rates(graph: Graph, teleport: float = 0.15) -> Floats:
-    """Return the visit rate per node (n) in bits of no unit: the shares of the walk's steps along links that end there.
+    """Return the visit rate per node (n): the share of the walk's steps along links that end there.
 
-    They add up to one. In a graph without links they are zero.
+    Rates add up to one. In a graph without links they are zero.
     """
-    return np.asarray(link_flow(graph, teleport).sum(axis=0), dtype=np.float64)
+    rates: Floats = link_flow(graph, teleport).sum(axis=0)
+    return rates
 
 
 def link_flow(graph: Graph, teleport: float = 0.15) -> Graph:
@@ -64,12 +65,12 @@ def link_flow(graph: Graph, teleport: float = 0.15) -> Graph:
     if not 0 < teleport < 1:
         raise Misuse(f"teleport is {teleport!r}. Give a probability between 0 and 1.")
     weights = _checked(graph)
-    strengths = weights.sum(axis=1)
     if not weights.nnz:
         return weights
-    steps = sparse.diags_array(np.divide(1, strengths, out=np.zeros_like(strengths), where=strengths > 0)) @ weights
-    start, dangling = strengths / strengths.sum(), strengths == 0
-    ranks, backwards = start, steps.T.tocsr()
+    sources, strengths = _rows(weights), weights.sum(axis=1)
+    weights.data /= strengths[sources]
+    start, dangling, backwards = strengths / strengths.sum(), strengths == 0, weights.T.tocsr()
+    ranks = start
     for _ in range(MAX_STEPS):
         before = ranks
         ranks = (1 - teleport) * (backwards @ before)
@@ -77,8 +78,9 @@ def link_flow(graph: Graph, teleport: float = 0.15) -> Graph:
         ranks /= ranks.sum()
         if np.abs(ranks - before).sum() <= CONVERGED:
             break
-    flow = sparse.diags_array(ranks) @ steps
-    return (flow / flow.sum()).tocsr()
+    weights.data *= ranks[sources]
+    weights.data /= weights.data.sum()
+    return weights
 
 
 def codelength(graph: Graph, modules: npt.ArrayLike, teleport: float = 0.15) -> float:
@@ -99,7 +101,7 @@ def minimise_codelength(graph: Graph, seed: int | np.random.RandomState | None =
     """
     flow = _flow(graph, teleport)
     random = check_random_state(seed)
-    linked = (flow.exits > 0) | (flow.entries > 0) | (flow.visits > 0)
+    linked = (flow.exits > 0) | (flow.visits > 0)
     together = np.where(linked, 0, np.arange(1, len(linked) + 1))
     found = [together, *(_search(flow, random) for _ in range(N_ORDERS))]
     return _numbered(min(found, key=lambda modules: _codelength(flow, modules)))
@@ -120,15 +122,14 @@ def _checked(graph: Graph) -> Graph:
 
 def _flow(graph: Graph, teleport: float) -> Flow:
     flow = link_flow(graph, teleport)
-    visits = np.asarray(flow.sum(axis=0), dtype=np.float64)
-    return _without_loops(visits, flow + 1j * flow.T.tocsr())
+    return _without_loops(flow.sum(axis=0), flow + 1j * flow.T.tocsr())
 
 
 def _without_loops(visits: Floats, links: Graph) -> Flow:
     rows = _rows(links)
     other = rows != links.indices
     links = sparse.csr_array((links.data[other], (rows[other], links.indices[other])), shape=links.shape)
-    total = np.asarray(links.sum(axis=1))
+    total = links.sum(axis=1)
     return Flow(visits, links, total.real.copy(), total.imag.copy())
 
 
@@ -149,17 +150,17 @@ def _numbered(modules: npt.NDArray[Any]) -> Ids:
     return ranks[inverse]
 
 
-def _plogp(rates: npt.NDArray[Any]) -> Floats:
-    """Return p log2 p; zero for rates that are zero, or below by rounding."""
+def _plogp(rates: Any) -> Any:
+    """Return p log2 p of a rate or of an array of them; zero for rates that are zero, or below by rounding."""
     clipped = np.maximum(rates, 0)
-    product: Floats = clipped * np.log2(np.maximum(clipped, np.finfo(np.float64).tiny))
-    return product
+    return clipped * np.log2(np.maximum(clipped, np.finfo(np.float64).tiny))
 
 
 def _module_terms(totals: Floats) -> Floats:
     """Return the terms of the map equation per module, for its entries, exits and visits (3 x m)."""
     entries, exits, visits = totals
-    return _plogp(exits + visits) - _plogp(exits) - _plogp(entries)
+    terms: Floats = _plogp(exits + visits) - _plogp(exits) - _plogp(entries)
+    return terms
 
 
 def _module_totals(flow: Flow, modules: Ids, n_modules: int) -> Floats:
@@ -232,15 +233,15 @@ def _moved(flow: Flow, modules: Ids, random: np.random.RandomState) -> Ids:
                 return modules
             totals, waiting[:] = _module_totals(flow, modules, n), True
             continue
-        everyone = moves.nodes
+        waiting[:] = False
+        waiting[moves.nodes] = True
         chosen = _disjoint(modules[moves.nodes], np.where(moves.targets < 0, n + moves.nodes, moves.targets), random)
         moves = _joint(moves[chosen], gains[chosen], totals[0].sum())
         new = moves.targets < 0
         moves.targets[new] = np.flatnonzero(np.bincount(modules, minlength=n) == 0)[: new.sum()]
         totals[:, modules[moves.nodes]], totals[:, moves.targets] = moves.left, moves.joined
         modules[moves.nodes] = moves.targets
-        waiting[:] = False
-        waiting[everyone], waiting[moves.nodes] = True, False
+        waiting[moves.nodes] = False
         waiting[flow.links[moves.nodes].indices] = True
 
 
@@ -248,7 +249,7 @@ def _joint(moves: _Moves, gains: Floats, crossing: float) -> _Moves:
     """Return the moves, or the better half of them and so on, until they lower the codelength together."""
     moves = moves[np.argsort(-gains, kind="stable")]
     while len(moves.nodes) > 1:
-        index = _plogp(crossing + moves.crossing.sum()) - _plogp(np.float64(crossing))
+        index = _plogp(crossing + moves.crossing.sum()) - _plogp(crossing)
         if moves.terms.sum() + index < -LEAST_GAIN:
             break
         moves = moves[: len(moves.nodes) // 2]
@@ -271,24 +272,24 @@ def _disjoint(sources: Ids, targets: Ids, random: np.random.RandomState) -> Ids:
 
 def _best_moves(flow: Flow, modules: Ids, totals: Floats, nodes: Ids) -> tuple[_Moves, Floats]:
     """Return the best move per node that lowers the codelength, and the gains in bits."""
-    n, crossing = len(modules), totals[0].sum()
+    n, crossing, sources = len(modules), totals[0].sum(), modules[nodes]
     toward = flow.links[nodes] @ _membership(modules, n)
-    rows, targets = _rows(toward), toward.indices.astype(np.int64)
-    own, sources = targets == modules[nodes][rows], modules[nodes]
-    both = np.zeros(len(nodes))  # flow between the node and its module, in both directions
-    both[rows[own]] = toward.data[own].real + toward.data[own].imag
+    rows, targets, both = _rows(toward), toward.indices.astype(np.int64), toward.data.real + toward.data.imag
+    own = targets == sources[rows]
+    inside = np.bincount(rows[own], both[own], len(nodes))  # flow between the node and its module, in both directions
     alone = np.stack([flow.entries[nodes], flow.exits[nodes], flow.visits[nodes]])
     left = totals[:, sources] - alone
-    left[:2] += both
+    left[:2] += inside
     # A new module is the last candidate of each node that is not alone in its module.
     leaver = np.flatnonzero(np.bincount(modules, minlength=n)[sources] > 1)
     rows, targets = np.concatenate([rows[~own], leaver]), np.concatenate([targets[~own], np.full(len(leaver), -1)])
-    between = np.concatenate([toward.data[~own].real + toward.data[~own].imag, np.zeros(len(leaver))])
+    between = np.concatenate([both[~own], np.zeros(len(leaver))])
     earlier = np.where(targets < 0, 0.0, totals[:, targets])
     joined = earlier + alone[:, rows]
     joined[:2] -= between
     terms = (_module_terms(left) - _module_terms(totals[:, sources]))[rows] + _module_terms(joined)
     terms -= _module_terms(earlier)
+    terms[totals[2, sources][rows] <= 0] -= 2 * LEAST_GAIN  # a module without visits costs nothing, but is no module
     change = (left[0] - totals[0, sources])[rows] + joined[0] - earlier[0]
     gains = _plogp(crossing) - _plogp(crossing + change) - terms
     best = np.full(len(nodes), LEAST_GAIN)
