@@ -1,4 +1,4 @@
-"""K-means, semi-supervised k-means and the estimate of the number of categories, on arrays.
+"""K-means, semi-supervised k-means, semi-supervised Infomap and the estimate of the number of categories, on arrays.
 
 Must not know about images, models or files.
 """
