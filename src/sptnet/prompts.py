@@ -119,13 +119,27 @@ class SummedPrompt(Prompt):
 
 
 class DeepTokens(nn.Module):
-    """Learnable tokens for every block of a ViT (VPT-deep), a baseline in feature space: depth x n_tokens x dim."""
+    """Learnable tokens for every block of a ViT (VPT-deep), a baseline in feature space: depth x n_tokens x dim.
 
-    def __init__(self, depth: int, n_tokens: int, dim: int, patch_size: int, generator: Generator | None = None):
+    They start uniform, as in VPT, or `normal` with a standard deviation of 0.02, as in PromptCAL.
+    """
+
+    def __init__(
+        self,
+        depth: int,
+        n_tokens: int,
+        dim: int,
+        patch_size: int,
+        generator: Generator | None = None,
+        normal: bool = False,
+    ):
         super().__init__()
         bound = (6.0 / (3 * patch_size * patch_size + dim)) ** 0.5
-        uniform = torch.rand(depth, n_tokens, dim, generator=generator)
-        self.values = nn.Parameter((2 * uniform - 1) * bound)
+        if normal:
+            values = 0.02 * torch.randn(depth, n_tokens, dim, generator=generator)
+        else:
+            values = (2 * torch.rand(depth, n_tokens, dim, generator=generator) - 1) * bound
+        self.values = nn.Parameter(values)
 
 
 def build_prompt(

@@ -32,9 +32,9 @@ def given_settings(options: Mapping[str, Any], texts: Sequence[str] | None = Non
 
 def source_settings(recipe: str, data: Path | None) -> dict[str, Any]:
     """Return the setting that makes a recipe for the embedded digits read the folder of --data instead."""
-    from sptnet.config.recipes import parse_toml, recipe_text
+    from sptnet.config.recipes import recipe_values
 
     if data is None:
         return {}
-    section = parse_toml(recipe_text(recipe), recipe).get("data")
+    section = recipe_values(recipe).get("data")
     return {"data.source": "folder"} if isinstance(section, dict) and section.get("source") == "digits" else {}

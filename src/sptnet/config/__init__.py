@@ -17,10 +17,11 @@ from sptnet.config.settings import (
     StageSettings,
     ViewSettings,
 )
-from sptnet.config.systems import ContrastiveSettings, TrainedSettings
+from sptnet.config.systems import CalibratedSettings, ContrastiveSettings, TrainedSettings
 
 __all__ = [
     "BackboneSettings",
+    "CalibratedSettings",
     "ClusteringSettings",
     "Config",
     "ContrastiveSettings",

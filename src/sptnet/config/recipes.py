@@ -78,7 +78,37 @@ def _similarity(asked: str, name: str) -> float:
 def load_recipe(recipe: str, settings: Settings | Iterable[str] = ()) -> Config:
     """Load a recipe and apply settings, by dotted key or as `key=value` texts; all errors are reported at once."""
     changes = settings if isinstance(settings, Mapping) else parse_settings(settings)
-    return make_config(with_settings(parse_toml(recipe_text(recipe), recipe), changes), recipe)
+    return make_config(with_settings(recipe_values(recipe), changes), recipe)
+
+
+def recipe_values(recipe: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the values of a recipe by section, on top of those of the recipe that it names as its `base`.
+
+    A base is the name of a recipe of the package, or a path, which is relative to the recipe's own file. `above` are
+    the recipes that led here.
+    """
+    values = parse_toml(recipe_text(recipe), recipe)
+    base = values.pop("base", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise Misuse(f'{recipe} says base = {base!r}. Give the name of a recipe, such as base = "cub/simgcd".')
+    if recipe not in recipe_names() and base not in recipe_names():
+        base = str(Path(recipe).parent / base)
+    if base in (recipe, *above):
+        raise Misuse(
+            f"the recipe {recipe} has itself as its base: {' -> '.join((*above, recipe, base))}. Name another."
+        )
+    return merged(recipe_values(base, (*above, recipe)), values)
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of `below` with those of `above` on top, key by key within each section."""
+    both = dict(below)
+    for name, value in above.items():
+        section = both.get(name)
+        both[name] = {**section, **value} if isinstance(section, dict) and isinstance(value, dict) else value
+    return both
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:

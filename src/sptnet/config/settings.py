@@ -110,10 +110,12 @@ class ViewSettings(Section):
 class PromptSettings(Section):
     """Kind and size of the prompts."""
 
-    kind: Literal["none", "global", "shared", "spatial", "shared+global", "spatial+global", "vpt"] = "spatial+global"
+    kind: Literal["none", "global", "shared", "spatial", "shared+global", "spatial+global", "vpt", "deep"] = (
+        "spatial+global"
+    )
     width: Count = Field(1, description="m, width of the frame inside every patch")
     border: Count = Field(30, description="m+, width of the border round the image")
-    tokens: Count = Field(5, description="prompt tokens per layer, for vpt")
+    tokens: Count = Field(5, description="prompt tokens per layer, for vpt and deep")
     noise: NonNegative = Field(
         1.0, description="standard deviation of the initial prompts; 0: images are unchanged at the start"
     )

@@ -67,7 +67,6 @@ class DcclSettings(ContrastiveSettings):
 class PromptCalSettings(ContrastiveSettings):
     """PromptCAL, first stage: contrastive training of deep prompts and the last block; then clustering."""
 
-    tokens: Count = Field(5, description="prompt tokens per layer")
     supervised_tokens: Count = Field(2, description="prompt tokens whose mean output is contrasted too")
     token_weight: NonNegative = Field(0.35, description="weight of the losses of these tokens")
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from sptnet.config import BackboneSettings, Config
-from sptnet.config.recipes import Settings, make_config, parse_toml, recipe_text, with_settings
+from sptnet.config.recipes import Settings, make_config, recipe_values, with_settings
 from sptnet.data.load import SplitImages, load_unsorted
 from sptnet.model.backbone import EMBEDDED
 from sptnet.runtime.distributed import world
@@ -19,7 +19,7 @@ def make_settings(backbone: str, changes: Settings) -> Config:
     name = DEFAULT_BACKBONE if name == AUTO else name
     values: dict[str, Any] = {}
     if name == EMBEDDED:
-        digits = parse_toml(recipe_text("digits"), "digits")
+        digits = recipe_values("digits")
         values = {section: digits[section] for section in digits if section not in ("method", "data")}
     own = {"n_categories": AUTO, **changes, "backbone.name": name}
     return make_config(with_settings(values, own), "the options")

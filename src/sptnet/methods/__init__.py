@@ -5,7 +5,7 @@ This folder must not read images, run training steps or write files.
 
 from sptnet.config import Config
 from sptnet.errors import Misuse
-from sptnet.methods import gcd, kmeans, simgcd, sptnet
+from sptnet.methods import cipr, dccl, gcd, gpc, kmeans, mugcd, orca, promptcal, rankstats, simgcd, sptnet, uno
 from sptnet.methods.method import Method
 from sptnet.methods.stage_plan import StagePlan
 
@@ -15,6 +15,14 @@ METHODS: dict[str, Method] = {
     "gcd": gcd.METHOD,
     "simgcd": simgcd.METHOD,
     "sptnet": sptnet.METHOD,
+    "rankstats": rankstats.METHOD,
+    "uno": uno.METHOD,
+    "orca": orca.METHOD,
+    "dccl": dccl.METHOD,
+    "promptcal": promptcal.METHOD,
+    "cipr": cipr.METHOD,
+    "gpc": gpc.METHOD,
+    "mugcd": mugcd.METHOD,
 }
 
 NAMES = {
@@ -23,8 +31,17 @@ NAMES = {
     "gcd": "GCD",
     "simgcd": "SimGCD",
     "sptnet": "SPTNet",
+    "rankstats": "RankStats+",
+    "uno": "UNO+",
+    "orca": "ORCA",
+    "dccl": "DCCL",
+    "promptcal": "PromptCAL",
+    "promptcal_calibrated": "calibrated PromptCAL",
+    "cipr": "CiPR",
+    "gpc": "GPC",
+    "mugcd": "muGCD",
 }
-"""Names of the methods in sentences."""
+"""Names of the methods and of their stages in sentences."""
 
 
 def method_of(config: Config) -> Method:

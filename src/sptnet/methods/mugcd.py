@@ -4,13 +4,22 @@ The weights of the teacher are a moving average of those of the student. Logits 
 """
 
 import math
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from sptnet.losses import STUDENT_TEMPERATURE, Scalar, at_least_float32
+from sptnet.config import Config
+from sptnet.head import Head, PrototypeHead
+from sptnet.losses import STUDENT_TEMPERATURE, Loss, Scalar, at_least_float32, cross_entropy, mean_entropy_gap
+from sptnet.methods import gcd
+from sptnet.methods.method import Method
+from sptnet.methods.phases import STRONG, Always
+from sptnet.methods.simgcd import limit, model_optimiser
+from sptnet.methods.stage_plan import StagePlan, Step
+from sptnet.schedules import teacher_temperature
 
 TEACHER_TEMPERATURE = 0.04
 
@@ -42,3 +51,48 @@ def teacher_distillation(
     teacher = at_least_float32(teacher_logits.detach()) / teacher_temperature
     one, two = F.softmax(teacher, dim=1).to(log_p.dtype).chunk(2)
     return -(torch.cat([two, one]) * log_p).sum(1).mean()
+
+
+@dataclass(frozen=True)
+class MuGcdLoss(Loss):
+    """Terms of the objective of muGCD."""
+
+    teacher_distillation: Tensor
+    cross_entropy: Tensor
+    mean_entropy_gap: Tensor
+
+
+def stages(config: Config) -> list[StagePlan]:
+    """Return the stages of muGCD: GCD, unless it starts from a run, then muGCD with a new head."""
+    settings = config.mugcd
+
+    def objective(step: Step) -> MuGcdLoss:
+        assert step.teacher is not None
+        known, epoch = step.labelled.repeat(2), step.clock.epoch
+        sharp = teacher_temperature(settings.teacher_start, settings.teacher_end, settings.teacher_warm_up, epoch)
+        taught = teacher_distillation(step.logits, step.teacher["logits"], STUDENT_TEMPERATURE, sharp)
+        supervised = cross_entropy(step.logits[known], step.labels[step.labelled], STUDENT_TEMPERATURE)
+        gap = mean_entropy_gap(step.logits, STUDENT_TEMPERATURE)
+        weight = settings.sup_weight
+        total = (1 - weight) * (taught + settings.entropy_weight * gap) + weight * supervised
+        return MuGcdLoss(total, taught, supervised, gap)
+
+    optimisers = {"model": model_optimiser(settings, config.training.momentum)}
+    plan = StagePlan("mugcd", settings.epochs, Always(STRONG), objective, optimisers, limit=limit(settings))
+    stage = replace(
+        plan,
+        teacher=lambda step, steps: teacher_decay(step, steps, settings.base_decay, settings.final_decay),
+        decides="teacher",
+        head=lambda present, dim, n_categories: PrototypeHead(dim, n_categories, projects=False),
+    )
+    return [stage] if settings.start_from else [*gcd.stages(config), stage]
+
+
+def head(config: Config, dim: int, n_categories: int) -> Head:
+    """Build the head of the first stage: GCD's, or the cosine classifier if a GCD run is given."""
+    if config.mugcd.start_from:
+        return PrototypeHead(dim, n_categories, projects=False)
+    return gcd.head(config, dim, n_categories)
+
+
+METHOD = Method(stages, head, start="backbone")

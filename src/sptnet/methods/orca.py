@@ -4,12 +4,22 @@ Three terms: a cross-entropy with a margin on labelled images, a pairwise loss t
 same prediction, and the negative entropy of the mean prediction. Logits are plain cosines.
 """
 
+from dataclasses import dataclass, replace
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from sptnet.losses import Scalar, at_least_float32
+from sptnet.config import Config
+from sptnet.head import Head
+from sptnet.losses import Loss, Scalar, at_least_float32
+from sptnet.methods import uno
+from sptnet.methods.method import Method
+from sptnet.methods.phases import RAW, Always
+from sptnet.methods.simgcd import limit, model_optimiser
+from sptnet.methods.stage_plan import EpochStart, Memory, StagePlan, Step
+from sptnet.runtime.seeds import seed_of
 
 SCALE = 10.0
 """Factor of the cosines in the softmax: a temperature of 0.1."""
@@ -75,3 +85,44 @@ def uncertainty(probabilities: Float[Tensor, "n k"]) -> float:
     if len(probabilities) == 0:
         return 0.0
     return float((1 - at_least_float32(probabilities.detach()).amax(dim=1)).mean())
+
+
+@dataclass(frozen=True)
+class OrcaLoss(Loss):
+    """Terms of the objective of ORCA."""
+
+    margin_cross_entropy: Tensor
+    pairwise_loss: Tensor
+    negative_entropy: Tensor
+
+
+def stages(config: Config) -> list[StagePlan]:
+    """Return the one stage of ORCA."""
+    settings = config.orca
+
+    def refresh(start: EpochStart) -> Memory:
+        """Measure the uncertainty of the unlabelled images, which is the margin of the epoch."""
+        unsure = uncertainty((settings.scale * start.logits[start.labels < 0]).softmax(1))
+        return {"margin": torch.tensor(min(unsure, settings.largest_margin))}
+
+    def objective(step: Step) -> OrcaLoss:
+        known, margin = step.labelled, float(step.memory["margin"])
+        p, q = (settings.scale * at_least_float32(step.logits)).softmax(1).chunk(2)
+        generator = torch.Generator().manual_seed(seed_of(config.seed, "partners", step.clock.step))
+        chosen = partners(step.features.chunk(2)[0], step.labels, known, generator)
+        supervised = margin_cross_entropy(step.logits.chunk(2)[0][known], step.labels[known], margin, settings.scale)
+        pairs = pairwise_loss(p, q, chosen)
+        spread = negative_entropy(p)
+        return OrcaLoss(supervised + pairs + spread, supervised, pairs, spread)
+
+    optimisers = {"model": model_optimiser(settings, config.training.momentum)}
+    plan = StagePlan("orca", settings.epochs, Always(RAW), objective, optimisers, limit=limit(settings))
+    return [replace(plan, refresh=refresh)]
+
+
+def head(config: Config, dim: int, n_categories: int) -> Head:
+    """Build a cosine classifier without a projection."""
+    return uno.head(config, dim, n_categories)
+
+
+METHOD = Method(stages, head)

@@ -4,13 +4,29 @@ Rows are the first views of all images, then the second views. All losses are co
 the input's dtype, and their gradients reach the student alone.
 """
 
+from dataclasses import dataclass, replace
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from sptnet.losses import INFO_NCE_TEMPERATURE, SUPERVISED_CONTRASTIVE_TEMPERATURE, Scalar
+from sptnet.config import CalibratedSettings, Config, TrainedSettings
+from sptnet.head import Head, TwinHead
+from sptnet.losses import (
+    INFO_NCE_TEMPERATURE,
+    SUPERVISED_CONTRASTIVE_TEMPERATURE,
+    Loss,
+    Scalar,
+    contrastive_loss,
+)
 from sptnet.methods.affinity import affinity_graph, unit_rows
+from sptnet.methods.method import Method
+from sptnet.methods.phases import JOINT, Always
+from sptnet.methods.simgcd import limit, model_optimiser
+from sptnet.methods.stage_plan import Memory, Optimiser, StagePlan, Step
+from sptnet.model.gcd_model import Group
+from sptnet.runtime.seeds import seed_of
 
 __all__ = [
     "affinity_graph",
@@ -118,3 +134,133 @@ def push(
     pushed = bank.detach().clone()
     pushed[slots] = rows[m - kept :].detach().to(bank.dtype)
     return pushed, (position + m) % size
+
+
+@dataclass(frozen=True)
+class PromptCalLoss(Loss):
+    """Terms of the objective of PromptCAL's first stage."""
+
+    info_nce: Tensor
+    supervised_contrastive: Tensor
+    token_info_nce: Tensor
+    token_supervised_contrastive: Tensor
+
+
+@dataclass(frozen=True)
+class CalibratedLoss(Loss):
+    """Terms of the objective of PromptCAL's second stage, of the class token and of the prompt tokens."""
+
+    supervised_contrastive: Tensor
+    info_nce: Tensor
+    calibrated: Tensor
+    token_supervised_contrastive: Tensor
+    token_info_nce: Tensor
+    token_calibrated: Tensor
+
+
+def remember(step: Step, size: int) -> Memory:
+    """Push the teacher's features of the batch into the banks, over the oldest ones; labels beside them."""
+    assert step.teacher is not None
+    labels = torch.where(step.labelled, step.labels, -1).repeat(2)
+    rows = {"bank": step.teacher["features"], "token_bank": step.teacher["token_features"], "bank_labels": labels}
+    memory, position, filled = step.memory, int(step.memory.get("position", 0)), int(step.memory.get("filled", 0))
+    pushed = {
+        name: push(memory[name] if name in memory else values.new_zeros(size, *values.shape[1:]), values, position)[0]
+        for name, values in rows.items()
+    }
+    counts = {"position": (position + len(labels)) % size, "filled": min(size, filled + len(labels))}
+    return pushed | {name: torch.tensor(value) for name, value in counts.items()}
+
+
+def calibrated_branch(
+    step: Step, prefix: str, settings: CalibratedSettings, sup_weight: float, seed: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Loss of the class token (`prefix` "") or of the prompt tokens ("token_"): total, SupCon, InfoNCE, calibrated."""
+    assert step.teacher is not None
+    student, teacher = step.rows[f"{prefix}projections"], step.teacher[f"{prefix}projections"]
+    known = step.labelled.repeat(2)
+    contrast = teacher_supervised_contrastive(student[known], teacher[known], step.labels[step.labelled])
+    nce = teacher_info_nce(student, teacher)
+    weight = ramp(step.clock.epoch, settings.ramp_up, settings.calibration)
+    calibrated = calibrate(step, prefix, settings, seed) if weight > 0 else student.sum() * 0
+    total = sup_weight * contrast + (1 - sup_weight) * ((1 - weight) * nce + weight * calibrated)
+    return total, contrast, nce, calibrated
+
+
+def calibrate(step: Step, prefix: str, settings: CalibratedSettings, seed: int) -> Tensor:
+    """Calibrated contrast of the student's features with the teacher's of the other view and of the bank.
+
+    The published code adds the same view of the teacher for the class token and the other view for the prompt tokens;
+    the other view is taken for both here.
+    """
+    assert step.teacher is not None
+    filled = int(step.memory.get("filled", 0))
+    one, two = step.teacher[f"{prefix}features"].chunk(2)
+    own, labels = torch.cat([two, one]), torch.where(step.labelled, step.labels, -1).repeat(2)
+    nodes, n = own, len(own)
+    if filled:
+        nodes = torch.cat([own, step.memory[f"{prefix}bank"][:filled].to(own.dtype)])
+        labels = torch.cat([labels, step.memory["bank_labels"][:filled]])
+    positives = affinity_graph(nodes, settings.neighbors, settings.quantile, labels)[:n]
+    generator = torch.Generator().manual_seed(seed)
+    sampled = torch.randperm(filled, generator=generator)[: settings.negatives] + n
+    negatives = torch.zeros(1, len(nodes), dtype=torch.bool, device=own.device)
+    negatives[0, sampled.to(own.device)] = True
+    return calibrated_loss(step.rows[f"{prefix}features"], own, nodes, positives, negatives)
+
+
+def stages(config: Config) -> list[StagePlan]:
+    """Return the two stages of PromptCAL: contrast, then calibrated contrast with a mean teacher."""
+    first, second, momentum = config.promptcal, config.promptcal_calibrated, config.training.momentum
+
+    def objective(step: Step) -> PromptCalLoss:
+        of_class, of_tokens = (
+            contrastive_loss(step.rows[name], step.labels, step.labelled, first.sup_weight)
+            for name in ("projections", "token_projections")
+        )
+        parts = (of_class.info_nce, of_class.supervised_contrastive, of_tokens.info_nce)
+        total = of_class.total + first.token_weight * of_tokens.total
+        return PromptCalLoss(total, *parts, of_tokens.supervised_contrastive)
+
+    def calibrated_objective(step: Step) -> CalibratedLoss:
+        branches = [
+            calibrated_branch(step, prefix, second, first.sup_weight, seed_of(config.seed, prefix, step.clock.step))
+            for prefix in ("", "token_")
+        ]
+        total = branches[0][0] + first.token_weight * branches[1][0]
+        return CalibratedLoss(total, *branches[0][1:], *branches[1][1:])
+
+    def renewed(present: Head, dim: int, n_categories: int) -> Head:
+        """Keep the projection of the class token; that of the prompt tokens begins anew, as published."""
+        fresh = head(config, dim, n_categories)
+        if isinstance(present, TwinHead) and isinstance(fresh, TwinHead):
+            fresh.mlp, fresh.directions, fresh.classifier = present.mlp, present.directions, present.classifier
+        return fresh
+
+    def optimisers(settings: TrainedSettings) -> dict[Group, Optimiser]:
+        optimiser = replace(model_optimiser(settings, momentum), decay_vectors=True)
+        return {"model": optimiser, "prompt": optimiser}
+
+    contrast = StagePlan("promptcal", first.epochs, Always(JOINT), objective, optimisers(first), "deep", limit(first))
+    calibrated = StagePlan(
+        "promptcal_calibrated",
+        second.epochs,
+        Always(JOINT),
+        calibrated_objective,
+        optimisers(second),
+        "deep",
+        limit(second),
+        remember=lambda step: remember(step, second.bank),
+        teacher=lambda step, steps: second.decay,
+        head=renewed,
+        keeps_prompt=True,
+    )
+    return [replace(stage, token_outputs=first.supervised_tokens) for stage in (contrast, calibrated)]
+
+
+def head(config: Config, dim: int, n_categories: int) -> Head:
+    """Build two wide projections, of the class token and of the prompt tokens."""
+    return TwinHead(dim, n_categories, config.head.hidden, config.head.bottleneck, config.promptcal.output)
+
+
+METHOD = Method(stages, head, clusters="semi-supervised")

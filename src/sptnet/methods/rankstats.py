@@ -5,14 +5,21 @@ over all categories learns to give such pairs the same prediction.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from sptnet.config import Config
 from sptnet.errors import Misuse
-from sptnet.losses import Scalar, at_least_float32
+from sptnet.head import Head, LinearHead
+from sptnet.losses import STUDENT_TEMPERATURE, Loss, Scalar, at_least_float32, cross_entropy
+from sptnet.methods.method import Method
+from sptnet.methods.phases import RAW, Always
+from sptnet.methods.simgcd import limit, model_optimiser
+from sptnet.methods.stage_plan import StagePlan, Step
 
 TOP_DIMENSIONS = 5
 EPSILON = 1e-7
@@ -58,3 +65,38 @@ def ramp_up(epoch: float, epochs: int, largest: float) -> float:
     """Weight of `consistency`: largest * exp(-5 (1 - epoch / epochs)^2), constant after `epochs`."""
     left = 0.0 if epoch >= epochs else 1 - epoch / epochs
     return largest * math.exp(-5 * left**2)
+
+
+@dataclass(frozen=True)
+class RankStatsLoss(Loss):
+    """Terms of the objective of RankStats+."""
+
+    cross_entropy: Tensor
+    pairwise_bce: Tensor
+    consistency: Tensor
+
+
+def stages(config: Config) -> list[StagePlan]:
+    """Return the one stage of RankStats+."""
+    settings = config.rankstats
+
+    def objective(step: Step) -> RankStatsLoss:
+        known, new = step.labelled.repeat(2), ~step.labelled
+        p, q = (at_least_float32(step.logits) / STUDENT_TEMPERATURE).softmax(1).chunk(2)
+        supervised = cross_entropy(step.logits[known], step.labels[step.labelled], STUDENT_TEMPERATURE)
+        same = rank_statistics_pairs(step.features.chunk(2)[0][new], settings.top)
+        pairs = pairwise_bce(p[new], q[new], same)
+        agreement = consistency(p, q)
+        weight = ramp_up(step.clock.epoch, settings.ramp_up, settings.consistency)
+        return RankStatsLoss(supervised + pairs + weight * agreement, supervised, pairs, agreement)
+
+    optimisers = {"model": model_optimiser(settings, config.training.momentum)}
+    return [StagePlan("rankstats", settings.epochs, Always(RAW), objective, optimisers, limit=limit(settings))]
+
+
+def head(config: Config, dim: int, n_categories: int) -> Head:
+    """Build one linear head over all categories."""
+    return LinearHead(dim, n_categories)
+
+
+METHOD = Method(stages, head)

@@ -154,5 +154,9 @@ class StagePlan:
     """Keep a mean teacher, an exponential moving average of the trained weights."""
     decides: Literal["model", "teacher"] = "model"
     """Whose predictions count after an epoch, and which weights the stage hands on."""
-    head: Callable[[int, int], Head] | None = None
-    """Builds a new head from the length of the features and the number of categories; None keeps the present one."""
+    head: Callable[[Head, int, int], Head] | None = None
+    """Builds a new head from the present one, the length of the features and the number of categories."""
+    keeps_prompt: bool = False
+    """Go on with the prompts of the stage before instead of new ones."""
+    token_outputs: int = 0
+    """Number of prompt tokens whose mean output is projected too."""

@@ -4,12 +4,20 @@ One cross-entropy over all categories. The targets are the labels of labelled im
 predictions of the other view, balanced over the categories by the Sinkhorn algorithm. Logits are plain cosines.
 """
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from sptnet.losses import STUDENT_TEMPERATURE, Scalar, at_least_float32
+from sptnet.config import Config
+from sptnet.head import Head, PrototypeHead
+from sptnet.losses import STUDENT_TEMPERATURE, Loss, Scalar, at_least_float32
+from sptnet.methods.method import Method
+from sptnet.methods.phases import RAW, Always
+from sptnet.methods.simgcd import limit, model_optimiser
+from sptnet.methods.stage_plan import StagePlan, Step
 
 SINKHORN_EPSILON = 0.05
 SINKHORN_ITERATIONS = 3
@@ -60,3 +68,31 @@ def swapped_prediction(
     log_p = F.log_softmax(logits / temperature, dim=1)
     one, two = targets.detach().to(log_p.dtype).chunk(2)
     return -(torch.cat([two, one]) * log_p).sum(1).mean()
+
+
+@dataclass(frozen=True)
+class UnoLoss(Loss):
+    """Terms of the objective of UNO+."""
+
+    swapped_prediction: Tensor
+
+
+def stages(config: Config) -> list[StagePlan]:
+    """Return the one stage of UNO+."""
+    settings = config.uno
+
+    def objective(step: Step) -> UnoLoss:
+        targets = targets_of(step.logits, step.labels, step.labelled, settings.epsilon, settings.iterations)
+        swapped = swapped_prediction(step.logits, targets, settings.temperature)
+        return UnoLoss(swapped, swapped)
+
+    optimisers = {"model": model_optimiser(settings, config.training.momentum)}
+    return [StagePlan("uno", settings.epochs, Always(RAW), objective, optimisers, limit=limit(settings))]
+
+
+def head(config: Config, dim: int, n_categories: int) -> Head:
+    """Build a cosine classifier without a projection."""
+    return PrototypeHead(dim, n_categories, projects=False)
+
+
+METHOD = Method(stages, head)

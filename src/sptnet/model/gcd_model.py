@@ -32,13 +32,15 @@ class GcdModel(nn.Module):
         """Replace the prompts by newly initialised ones."""
         backbone, self.prompt_settings = self.backbone, settings
         size, patch = backbone.pixels.image_size, backbone.patch_size
-        kind = "none" if settings.kind == "vpt" else settings.kind
+        kind = "none" if settings.kind in ("vpt", "deep") else settings.kind
         device = next(self.backbone.parameters()).device
         self.prompt = build_prompt(kind, size, patch, settings.width, settings.border, generator).to(device)
         self.tokens = None
-        if settings.kind == "vpt":
+        if settings.kind in ("vpt", "deep"):
             backbone.check_takes_tokens()
-            tokens = DeepTokens(backbone.depth, settings.tokens, backbone.dim, patch, generator)
+            tokens = DeepTokens(
+                backbone.depth, settings.tokens, backbone.dim, patch, generator, settings.kind == "deep"
+            )
             self.tokens = tokens.to(device)
         with torch.no_grad():
             for values in self.group("prompt"):

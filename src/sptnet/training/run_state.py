@@ -79,7 +79,10 @@ class RunState:
         return stage == len(self.stages) - 1
 
     def attach_prompt(self, plan: StagePlan) -> None:
-        """Attach fresh prompts of the kind that a stage trains."""
+        """Attach fresh prompts of the kind that a stage trains, unless it keeps those of the stage before."""
+        self.model.n_token_outputs = plan.token_outputs
+        if plan.keeps_prompt:
+            return
         settings = self.config.prompt.model_copy(update={"kind": plan.prompt_kind})
         generator = torch.Generator().manual_seed(seed_of(self.config.seed, "prompt"))
         self.model.attach_prompt(settings, generator)
@@ -122,7 +125,7 @@ class RunState:
         """Give the model the new head of a stage, if it has one."""
         if plan.head is not None:
             with seeded(seed_of(self.config.seed, "head", plan.name)):
-                head = plan.head(self.model.backbone.dim, len(self.names))
+                head = plan.head(self.model.head, self.model.backbone.dim, len(self.names))
             self.model.head = head.to(self.compute.device)
 
     def scores(self, categories: Indices, indices: Indices) -> dict[str, Any]:
