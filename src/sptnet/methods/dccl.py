@@ -1,7 +1,7 @@
 """DCCL (Pu et al., CVPR 2023): contrast with conceptions, the clusters that Infomap finds before every epoch.
 
-The losses of GCD stay. Beside the images of a batch come as many images of some conceptions; their features are drawn to
-the centroid of their conception, which follows them.
+The losses of GCD stay. Beside the images of a batch come as many images of some conceptions; their features are drawn
+to the centroid of their conception, which follows them.
 """
 
 from dataclasses import dataclass, replace
