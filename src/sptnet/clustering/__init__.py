@@ -1,4 +1,8 @@
-"""K-means, semi-supervised k-means and the estimate of the number of categories, on arrays.
+"""K-means, semi-supervised k-means, selective-neighbour clustering and the estimate of the number of categories.
 
-Must not know about images, models or files.
+Works on arrays; must not know about images, models or files.
 """
+
+from sptnet.clustering.selective_neighbors import SelectiveNeighborClustering
+
+__all__ = ["SelectiveNeighborClustering"]
