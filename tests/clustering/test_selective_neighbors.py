@@ -360,7 +360,7 @@ def problems(draw):
     return random.standard_normal((n, dim)), y, n_clusters, random.permutation(n)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems())
 def test_permuted_points_have_the_permuted_result(one):
     points, y, n_clusters, order = one
@@ -371,7 +371,7 @@ def test_permuted_points_have_the_permuted_result(one):
         assert groups_of(expected[order]) == groups_of(found)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems(), st.booleans())
 def test_results_are_consistent_for_any_input(one, rounded):
     points, y, n_clusters, _ = one

@@ -6,7 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int
 from sklearn.utils import check_random_state
+from torch import Tensor
 
 from sptnet.clustering.count_evidence import Counts, Values, silhouette_of_sums
 from sptnet.clustering.neighbor_levels import NeighborLevel, build_levels, closest_merges, single_points
@@ -89,28 +91,52 @@ class Judge:
         return next(self.scores_of_merges(level, len(level.sums)))[1]
 
     def scores_of_merges(self, level: NeighborLevel, n_clusters: int) -> Iterator[tuple[int, Scores]]:
-        """Yield the number of categories and the scores of a level, and after each merge down to `n_clusters`.
-
-        Table and sums of distances follow each merge by adding two columns.
-        """
-        classes, n_categories = level.classes.clone(), categories(level)
-        k = len(classes)
+        """Yield the number of categories and the scores of a level, and after each merge down to `n_clusters`."""
+        classes, n_categories, k = level.classes.clone(), categories(level), len(level.sums)
         table = contingency(self.truth, level.members[self.hidden].numpy(), (int(self.truth.max()) + 1, k))
-        clusters = level.members[self.sample]
-        member = F.one_hot(clusters, k).to(self.distances.dtype)
-        sums, sizes = self.distances @ member, member.sum(0)
-        yield n_categories, (matched_share(table), silhouette_of_sums(sums, sizes, clusters))
+        sampled = SampledClusters(self.distances, level.members[self.sample], k)
+        scores = matched_share(table), sampled.silhouette
+        yield n_categories, scores
         for kept, dropped in closest_merges(level, n_clusters):
             # One category less, unless both have labelled points: then they are of the same class.
             n_categories -= int(min(classes[kept], classes[dropped]) < 0)
             classes[kept] = max(classes[kept], classes[dropped])
+            changed = table[:, kept].any() and table[:, dropped].any()
             table[:, kept] += table[:, dropped]
             table[:, dropped] = 0
-            sums[:, kept] += sums[:, dropped]
-            sizes[kept] += sizes[dropped]
-            sizes[dropped] = 0  # so its sums are not read
-            clusters = torch.where(clusters == dropped, kept, clusters)
-            yield n_categories, (matched_share(table), silhouette_of_sums(sums, sizes, clusters))
+            sampled.merge(kept, dropped)
+            scores = matched_share(table) if changed else scores[0], sampled.silhouette
+            yield n_categories, scores
+
+
+class SampledClusters:
+    """Silhouette of a sample, kept up to date through merges: sums of distances are added, not computed again."""
+
+    def __init__(self, distances: Float[Tensor, "m m"], clusters: Int[Tensor, " m"], n_clusters: int) -> None:
+        present, self.clusters = clusters.unique(return_inverse=True)
+        self.row = torch.full((n_clusters,), -1)
+        """Row of `sums` per cluster, -1 if the sample has none of its points."""
+        self.row[present] = torch.arange(len(present))
+        member = F.one_hot(self.clusters).to(distances.dtype)
+        self.sums, self.sizes = member.T @ distances, member.sum(0)
+        self.silhouette = silhouette_of_sums(self.sums.T, self.sizes, self.clusters)
+
+    def merge(self, kept: int, dropped: int) -> None:
+        """Merge two clusters; the silhouette changes if the sample has points of both."""
+        low, high = sorted((int(self.row[kept]), int(self.row[dropped])))
+        self.row[dropped] = -1
+        self.row[kept] = high if low < 0 else low
+        if low < 0:
+            return
+        self.clusters[self.clusters == high] = low
+        last = len(self.sums) - 1
+        for each in (self.sums, self.sizes):
+            each[low] += each[high]
+            each[high] = each[last]
+        for numbers in (self.clusters, self.row):
+            numbers[numbers == last] = high
+        self.sums, self.sizes = self.sums[:last], self.sizes[:last]
+        self.silhouette = silhouette_of_sums(self.sums.T, self.sizes, self.clusters)
 
 
 def categories(level: NeighborLevel) -> int:
