@@ -8,9 +8,12 @@ from safetensors.torch import save_file
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # torchrun starts this file by itself
 
+from helpers.systems import SYSTEMS, system_config, system_trainer
 from helpers.trainers import make_config, make_trainer
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.distributed import World, world
+from sptnet.training.teacher import MeanTeacher
+from sptnet.training.trainer import StageTrainer
 
 STRATEGIES = ("alternate", "end-to-end", "data-first", "model-first", "prompts-only", "random-prompts", "fine-tune")
 CASES = {
@@ -20,19 +23,30 @@ CASES = {
     "bank": make_config("simgcd"),
     "in parts": make_config(),
     **{f"sptnet-{strategy}": make_config(strategy=strategy) for strategy in STRATEGIES},
+    **{system: system_config(system) for system in SYSTEMS},
 }
 PRECISIONS = {"float64": torch.float64, "float32": torch.float32}
 BATCH = 13  # shares differ in size
+
+
+def trainer_of(case: str) -> StageTrainer:
+    """Trainer of a case; of a system, that of its last stage."""
+    if case in SYSTEMS:
+        return system_trainer(case, batch_size=BATCH)
+    trainer: StageTrainer = make_trainer(CASES[case], batch_size=BATCH)
+    return trainer
 
 
 def train(
     case: str, dtype: torch.dtype, processes: World, tokens: Path
 ) -> tuple[dict[str, torch.Tensor], list[object]]:
     """Train two epochs; returns the weights, and the losses per epoch."""
-    trainer = make_trainer(CASES[case], batch_size=BATCH)
+    trainer = trainer_of(case)
     trainer.world = processes
     trainer.accumulate = 4 if case == "in parts" else 1
     trainer.model.to(dtype)
+    if trainer.teacher is not None:
+        trainer.teacher = MeanTeacher(trainer.model, trainer.trained_names())
     normalise = trainer.data.maker.normalise
     trainer.data.maker.normalise = lambda views: normalise(views).to(dtype)
     if case == "bank":

@@ -4,8 +4,7 @@ import torch
 
 from conftest import fill, random_backbone, subset_of_digits, training_data
 from sptnet.config import Config
-from sptnet.data.loader import iterate_centre_views
-from sptnet.inference.features import compute_outputs
+from sptnet.inference.features import Outputs
 from sptnet.methods import method_of, stages_of
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.compute import choose_compute
@@ -59,9 +58,11 @@ def system_trainer(method: str, stage: int = -1, batch_size: int = 12, seed: int
     compute = choose_compute("cpu", "float32")
 
     def look(indices):
-        views = iterate_centre_views(data.store, data.maker, indices, 64, 0)
-        dtype = next(model.parameters()).dtype
-        return compute_outputs(model, (view.to(dtype) for view in views), compute)
+        views = torch.stack([data.maker.centre_view(data.store[int(i)]) for i in indices])
+        pixels = data.maker.normalise(views).to(next(model.parameters()).dtype)
+        with torch.no_grad():
+            features = model.features(pixels)
+            return Outputs(features, model.head.classify(features))
 
     return StageTrainer(
         model, plan, data, compute, stage=1, batch_size=batch_size, seed=seed, n_known=N_KNOWN, look=look

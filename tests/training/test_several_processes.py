@@ -9,9 +9,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from helpers.rounding import assert_same_training, terms_of, training_rounding
-from helpers.several_processes import BATCH, CASES, PRECISIONS, train
+from helpers.several_processes import BATCH, CASES, PRECISIONS, train, trainer_of
 from helpers.torchrun import torchrun
-from helpers.trainers import make_trainer
 from sptnet.runtime.distributed import World
 
 COMPARED = [(case, name) for case in CASES for name in PRECISIONS if (case, name) != ("bank", "float64")]
@@ -31,7 +30,7 @@ def test_two_processes_train_what_one_trains(case: str, precision: str, two_proc
     first, second = (load_file(two_processes / f"{case}-{precision}-{rank}.safetensors") for rank in (0, 1))
     for name in alone:
         assert torch.equal(first[name], second[name]), f"{name} differs between the processes"
-    model = make_trainer(CASES[case], batch_size=BATCH).model.to(PRECISIONS[precision])
+    model = trainer_of(case).model.to(PRECISIONS[precision])
     banked = terms_of(model.backbone) if case == "bank" else 0
     assert_same_training(first, alone, model.state_dict(), steps=10, rows=2 * BATCH, banked=banked)
     with safe_open(two_processes / f"{case}-{precision}-0.safetensors", framework="pt") as file:

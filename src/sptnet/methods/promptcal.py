@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from sptnet.config import CalibratedSettings, Config, TrainedSettings
-from sptnet.head import Head, TwinHead
+from sptnet.head import CentroidHead, Head, TwinHead
 from sptnet.losses import (
     INFO_NCE_TEMPERATURE,
     SUPERVISED_CONTRASTIVE_TEMPERATURE,
@@ -233,8 +233,10 @@ def stages(config: Config) -> list[StagePlan]:
     def renewed(present: Head, dim: int, n_categories: int) -> Head:
         """Keep the projection of the class token; that of the prompt tokens begins anew, as published."""
         fresh = head(config, dim, n_categories)
-        if isinstance(present, TwinHead) and isinstance(fresh, TwinHead):
+        if isinstance(present, TwinHead):
             fresh.mlp, fresh.directions, fresh.classifier = present.mlp, present.directions, present.classifier
+        elif isinstance(present, CentroidHead):  # a resumed stage, whose checkpoint holds the projections
+            fresh.classifier = present
         return fresh
 
     def optimisers(settings: TrainedSettings) -> dict[Group, Optimiser]:
@@ -258,7 +260,7 @@ def stages(config: Config) -> list[StagePlan]:
     return [replace(stage, token_outputs=first.supervised_tokens) for stage in (contrast, calibrated)]
 
 
-def head(config: Config, dim: int, n_categories: int) -> Head:
+def head(config: Config, dim: int, n_categories: int) -> TwinHead:
     """Build two wide projections, of the class token and of the prompt tokens."""
     return TwinHead(dim, n_categories, config.head.hidden, config.head.bottleneck, config.promptcal.output)
 

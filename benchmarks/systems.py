@@ -1,0 +1,243 @@
+"""Compare all systems on real images at equal numbers of updates: Tables A and B of docs/results.md.
+
+    python benchmarks/systems.py --table a --data DIR --weights vits14.safetensors --out runs/systems --seeds 0 1 2
+    python benchmarks/systems.py --table b --data DIR --weights vits14.safetensors --out runs/systems --seeds 0 1 2
+
+DIR holds the data sets by name: `CUB_200_2011/`, `cifar100/train/<class>/`, `PACS/<domain>/<class>/`, `GroceryStore/`.
+Half of the classes are known, half of their images labelled. All runs of table A on one set share a bank of eight views
+per image, in `--out`. One JSON line per run is appended to `--results`; runs that are there already are skipped, and an
+unfinished run is resumed. The tables are printed from the lines at the end.
+"""
+
+import argparse
+import csv
+import json
+import math
+import shutil
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sptnet.config import Config
+from sptnet.config.recipes import load_recipe
+from sptnet.data.load import SplitImages, load_data
+from sptnet.discovery.planner import FROM_CLUSTERS, warm_up
+from sptnet.results.run_folder import RunFolder
+from sptnet.schedules import steps_per_epoch
+from sptnet.training.experiment import Experiment
+
+OUTPUT = 8192
+"""Length of GCD's and other wide projections: the published 65,536 would take most of the time of a step here."""
+Classes = dict[str, list[Path]]
+Changes = dict[str, dict[str, Any]]
+
+
+def cub(data: Path, n_classes: int) -> Classes:
+    """Training images of the first classes of CUB."""
+    root = data / "CUB_200_2011"
+    train = {
+        line.split()[0] for line in (root / "train_test_split.txt").read_text().splitlines() if line.split()[1] == "1"
+    }
+    classes: Classes = {}
+    for line in (root / "images.txt").read_text().splitlines():
+        number, name = line.split()
+        if number in train and int(name[:3]) <= n_classes:
+            classes.setdefault(name.split("/")[0], []).append(root / "images" / name)
+    return classes
+
+
+def cifar100(data: Path, n_classes: int) -> Classes:
+    """Training images of the first classes of CIFAR-100."""
+    folders = sorted(path for path in (data / "cifar100" / "train").iterdir() if path.is_dir())[:n_classes]
+    return {folder.name: sorted(folder.iterdir()) for folder in folders}
+
+
+def pacs(data: Path, domains: tuple[str, ...]) -> Classes:
+    """Images of some domains of PACS, together."""
+    classes: Classes = {}
+    for domain in domains:
+        for folder in sorted(path for path in (data / "PACS" / domain).iterdir() if path.is_dir()):
+            classes.setdefault(folder.name, []).extend(sorted(folder.iterdir()))
+    return classes
+
+
+def grocery(data: Path) -> Classes:
+    """Training images of Grocery by coarse class."""
+    root, classes = data / "GroceryStore", {}  # type: tuple[Path, Classes]
+    with (root / "train.txt").open(newline="", encoding="utf-8") as file:
+        for name, _, coarse in csv.reader(file, skipinitialspace=True):
+            classes.setdefault(f"{int(coarse):02d}", []).append(root / name)
+    return classes
+
+
+SETS: dict[str, dict[str, Callable[[Path], Classes]]] = {
+    "a": {
+        "CUB, 60 classes": lambda data: cub(data, 60),
+        "CIFAR-100, 40 classes": lambda data: cifar100(data, 40),
+        "PACS, photo and art": lambda data: pacs(data, ("photo", "art_painting")),
+        "Grocery, coarse": grocery,
+    },
+    "b": {
+        "CUB, 12 classes": lambda data: cub(data, 12),
+        "PACS, photo": lambda data: pacs(data, ("photo",)),
+    },
+}
+ROWS = {
+    "a": (
+        "kmeans",
+        "sskmeans",
+        "gcd",
+        "simgcd",
+        "rankstats",
+        "uno",
+        "orca",
+        "dccl",
+        "cipr",
+        "gpc",
+        "mugcd",
+        "discover",
+    ),
+    "b": ("simgcd", "fine-tuned", "sptnet-s", "sptnet-p", "sptnet", "promptcal"),
+}
+UPDATES = {"a": 1000, "b": 60}
+START_UPDATES = 300
+"""Updates of the SimGCD model that rows of table B start from."""
+
+
+def write_folder(classes: Classes, folder: Path) -> None:
+    """Link the images of every class into a folder of its own."""
+    for name, files in classes.items():
+        for i, file in enumerate(files):
+            link = folder / name / f"{i:05d}{file.suffix}"
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.exists():
+                link.symlink_to(file.resolve())
+
+
+def lengths(updates: int, batches: int) -> Changes:
+    """Epochs for so many updates, with warm-ups in proportion to the published ones; two stages share them."""
+    epochs, half = max(1, math.ceil(updates / batches)), max(1, math.ceil(updates / batches / 2))
+    plain = {"epochs": epochs}
+    return {
+        "gcd": plain | {"output": OUTPUT, "n_init": 10},
+        "simgcd": plain | {"teacher_warm_up": warm_up(epochs)},
+        "rankstats": plain | {"ramp_up": max(1, round(0.75 * epochs))},
+        "uno": plain,
+        "orca": plain,
+        "dccl": plain
+        | {"output": OUTPUT, "n_init": 10, "warm_up": round(epochs / 40), "weight_epochs": max(1, epochs // 2)},
+        "cipr": plain | {"output": OUTPUT},
+        "gpc": plain | {"n_init": 10},
+        "mugcd": {"epochs": half, "teacher_warm_up": warm_up(half)},
+        "promptcal": {"epochs": half, "output": OUTPUT, "n_init": 10},
+        "promptcal_calibrated": {"epochs": half, "bank": 1024, "negatives": 256},
+        "sptnet": plain | {"teacher_warm_up": warm_up(epochs), "prompt_warm_up": max(1, updates // 20), "k": 5},
+    }
+
+
+def config_of(row: str, table: str, start: Path, base: Config, batches: int) -> Config:
+    """Settings of a row; rows of table B that build on SimGCD start from its run."""
+    changes = lengths(START_UPDATES if (table, row) == ("b", "simgcd") else UPDATES[table], batches)
+    method = row
+    if row == "discover":
+        method = "simgcd"
+        for key, value in FROM_CLUSTERS.items():
+            section, name = key.split(".")
+            changes[section] = changes.get(section, {}) | {name: value}
+    elif row == "mugcd":
+        changes["gcd"] |= {"epochs": changes["mugcd"]["epochs"]}
+    elif table == "b" and row not in ("simgcd", "promptcal"):
+        method = "sptnet"
+        kinds = {"sptnet-s": "shared", "sptnet-p": "spatial", "sptnet": "spatial+global", "fine-tuned": "none"}
+        changes["prompt"] = {"kind": kinds[row], "noise": 0.0, "border": 15}
+        changes["sptnet"] |= {"start_from": str(start.resolve()), "counter": "continuous"}
+        changes["sptnet"] |= {"strategy": "fine-tune"} if row == "fine-tuned" else {}
+    if table == "b" and row != "simgcd":  # prompted views cannot come from a bank, so all rows have fresh ones
+        changes["views"] = {"bank": 0, "bank_folder": None}
+    return base.changed(**changes).model_copy(update={"method": method})
+
+
+def one_run(config: Config, folder: Path, data: SplitImages) -> dict[str, Any]:
+    """Run or resume an experiment; returns scores and seconds."""
+    run = RunFolder(folder)
+    resume = run.is_run and run.config() == config
+    if run.is_run and not resume:
+        shutil.rmtree(folder)
+    Experiment(config, run, data, tell=lambda line: None).run(resume=resume)
+    facts = run.facts()
+    scores = facts["scores"]["unlabelled"]
+    return {name: round(scores[name], 4) for name in ("all", "old", "new")} | {"seconds": round(facts["seconds"], 1)}
+
+
+def print_tables(lines: list[dict[str, Any]], table: str) -> None:
+    """Print mean and standard deviation of All, Old and New, and mean seconds, per set and row."""
+    for name in SETS[table]:
+        print(f"\n| {name} | seeds | All | Old | New | seconds |\n|---|---|---|---|---|---|")
+        for row in ROWS[table]:
+            mine = [line for line in lines if (line["table"], line["set"], line["row"]) == (table, name, row)]
+            if not mine:
+                continue
+            cells = []
+            for key in ("all", "old", "new"):
+                values = [100 * line[key] for line in mine]
+                spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+                cells.append(f"{statistics.mean(values):.1f}{spread}")
+            seconds = statistics.mean(line["seconds"] for line in mine)
+            print(f"| {row} | {len(mine)} | {' | '.join(cells)} | {seconds:.0f} |")
+
+
+def main() -> None:
+    """Run what `--results` does not hold yet and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", choices=sorted(SETS), required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--backbone", default="vit_small_patch14_dinov2.lvd142m")
+    parser.add_argument("--size", type=int, default=112)
+    parser.add_argument("--out", type=Path, required=True, help="folder for runs, images and banks")
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results/systems.jsonl"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--sets", nargs="+", help="names of sets; all if not given")
+    parser.add_argument("--rows", nargs="+", help="rows; all if not given")
+    given = parser.parse_args()
+    lines = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
+    given.results.parent.mkdir(parents=True, exist_ok=True)
+    for seed in given.seeds:
+        for name, classes_of in SETS[given.table].items():
+            if given.sets and name not in given.sets:
+                continue
+            place = given.out / name.replace(", ", "-").replace(" ", "-")
+            classes = classes_of(given.data)
+            write_folder(classes, place / "images")
+            base = load_recipe("simgcd", {"seed": seed, "training.evaluate_every": 10000, "views.workers": 0})
+            batch = 128 if given.table == "a" else 32
+            base = base.changed(
+                data={"source": "folder", "folder": str((place / "images").resolve()), "labels": None}
+                | {"known_classes": len(classes) // 2, "split_seed": seed},
+                backbone={"name": given.backbone, "weights": str(given.weights.resolve()), "image_size": given.size},
+                views={"bank": 8, "bank_folder": str((place / "tokens").resolve())},
+                training={"batch_size": batch},
+            )
+            data = load_data(base.data, lambda line: None)
+            batches = steps_per_epoch(len(data.split.training), batch)
+            for row in ROWS[given.table]:
+                key = {"table": given.table, "set": name, "row": row, "seed": seed}
+                if (given.rows and row not in given.rows) or any(key.items() <= line.items() for line in lines):
+                    continue
+                start = place / f"seed-{seed}" / "simgcd"
+                config = config_of(row, given.table, start, base, batches)
+                folder = place / f"seed-{seed}" / row
+                line = key | {"images": len(data.split.training), "updates": UPDATES[given.table]}
+                line |= one_run(config, folder, data)
+                if row != "simgcd":
+                    shutil.rmtree(folder)  # models take more room than the disk may have
+                lines.append(line)
+                print(json.dumps(line), flush=True)
+                with given.results.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+    print_tables(lines, given.table)
+
+
+if __name__ == "__main__":
+    main()
