@@ -38,7 +38,8 @@ def affinity_graph(
     4. Pairs with two labels follow these: true for equal labels, false for different ones. -1 is unlabelled.
 
     The graph is directed, as Q is, and read by rows; only pairs with two labels are symmetric. The diagonal is false,
-    since the loss adds the own feature. Neighbours at equal cosines are taken in any order.
+    since the loss adds the own feature. Neighbours at equal cosines are taken in any order. The diagonal of Q raises
+    both thresholds: clusters whose points are all alike have no positives but those of labels.
     """
     n = len(features)
     if n < 2:
