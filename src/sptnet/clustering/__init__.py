@@ -1,4 +1,8 @@
-"""K-means, semi-supervised k-means, semi-supervised Infomap and the estimate of the number of categories, on arrays.
+"""Clusterings (k-means, selective neighbours, Infomap, split and merge) and the number of categories.
 
-Must not know about images, models or files.
+Works on arrays; must not know about images, models or files.
 """
+
+from sptnet.clustering.selective_neighbors import SelectiveNeighborClustering
+
+__all__ = ["SelectiveNeighborClustering"]

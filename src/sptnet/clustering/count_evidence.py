@@ -86,11 +86,15 @@ def silhouette(distances: Float[Tensor, "m m"], clusters: Int[Tensor, " m"], n_c
     1.4 times as long.
     """
     member = torch.nn.functional.one_hot(clusters, n_clusters).to(distances.dtype)
-    sizes, sums = member.sum(0), distances @ member
-    own = member.bool()
+    return silhouette_of_sums(distances @ member, member.sum(0), clusters)
+
+
+def silhouette_of_sums(sums: Float[Tensor, "m k"], sizes: Float[Tensor, " k"], clusters: Int[Tensor, " m"]) -> float:
+    """Return the mean silhouette, given the sum of the distances of each point to each cluster, and cluster sizes."""
+    own = clusters[:, None]
     of_own = sizes[clusters]
-    inside = sums[own] / (of_own - 1).clamp(min=1)
-    nearest_other = (sums / sizes).masked_fill(own | (sizes == 0), torch.inf).amin(1)
+    inside = sums.gather(1, own)[:, 0] / (of_own - 1).clamp(min=1)
+    nearest_other = (sums / sizes).masked_fill_(sizes == 0, torch.inf).scatter_(1, own, torch.inf).amin(1)
     larger = torch.maximum(inside, nearest_other)
     score = torch.where((of_own > 1) & (larger > 0) & larger.isfinite(), (nearest_other - inside) / larger, 0.0)
     return float(score.mean())

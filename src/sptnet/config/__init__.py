@@ -17,7 +17,7 @@ from sptnet.config.settings import (
     StageSettings,
     ViewSettings,
 )
-from sptnet.config.systems import CalibratedSettings, ContrastiveSettings, TrainedSettings
+from sptnet.config.systems import CalibratedSettings, ContrastiveSettings, GpcSettings, TrainedSettings
 
 __all__ = [
     "BackboneSettings",
@@ -27,6 +27,7 @@ __all__ = [
     "ContrastiveSettings",
     "DataSettings",
     "DataSource",
+    "GpcSettings",
     "HeadSettings",
     "KMeansSettings",
     "PromptSettings",

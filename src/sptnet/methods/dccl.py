@@ -71,7 +71,8 @@ def draw_instances(targets: Int[Tensor, " n"], size: int, instances: int, steps:
     members = [rows for rows in members if len(rows)]
     if not members:
         return [torch.empty(0, dtype=torch.int64) for _ in range(steps)]
-    per_step, queue, drawn = max(1, size // instances), [], []
+    per_step, drawn = max(1, size // instances), []
+    queue: list[int] = []
     for _ in range(steps):
         while len(queue) < per_step:
             queue += torch.randperm(len(members), generator=generator).tolist()

@@ -18,7 +18,8 @@ from sptnet.methods import gcd
 from sptnet.methods.method import Method
 from sptnet.methods.phases import STRONG, Always
 from sptnet.methods.simgcd import limit, model_optimiser
-from sptnet.methods.stage_plan import StagePlan, Step
+from sptnet.methods.stage_plan import Optimiser, StagePlan, Step
+from sptnet.model.gcd_model import Group
 from sptnet.schedules import teacher_temperature
 
 TEACHER_TEMPERATURE = 0.04
@@ -77,7 +78,7 @@ def stages(config: Config) -> list[StagePlan]:
         total = (1 - weight) * (taught + settings.entropy_weight * gap) + weight * supervised
         return MuGcdLoss(total, taught, supervised, gap)
 
-    optimisers = {"model": model_optimiser(settings, config.training.momentum)}
+    optimisers: dict[Group, Optimiser] = {"model": model_optimiser(settings, config.training.momentum)}
     plan = StagePlan("mugcd", settings.epochs, Always(STRONG), objective, optimisers, limit=limit(settings))
     stage = replace(
         plan,

@@ -18,7 +18,8 @@ from sptnet.methods import uno
 from sptnet.methods.method import Method
 from sptnet.methods.phases import RAW, Always
 from sptnet.methods.simgcd import limit, model_optimiser
-from sptnet.methods.stage_plan import EpochStart, Memory, StagePlan, Step
+from sptnet.methods.stage_plan import EpochStart, Memory, Optimiser, StagePlan, Step
+from sptnet.model.gcd_model import Group
 from sptnet.runtime.seeds import seed_of
 
 SCALE = 10.0
@@ -115,7 +116,7 @@ def stages(config: Config) -> list[StagePlan]:
         spread = negative_entropy(p)
         return OrcaLoss(supervised + pairs + spread, supervised, pairs, spread)
 
-    optimisers = {"model": model_optimiser(settings, config.training.momentum)}
+    optimisers: dict[Group, Optimiser] = {"model": model_optimiser(settings, config.training.momentum)}
     plan = StagePlan("orca", settings.epochs, Always(RAW), objective, optimisers, limit=limit(settings))
     return [replace(plan, refresh=refresh)]
 

@@ -19,7 +19,8 @@ from sptnet.losses import STUDENT_TEMPERATURE, Loss, Scalar, at_least_float32, c
 from sptnet.methods.method import Method
 from sptnet.methods.phases import RAW, Always
 from sptnet.methods.simgcd import limit, model_optimiser
-from sptnet.methods.stage_plan import StagePlan, Step
+from sptnet.methods.stage_plan import Optimiser, StagePlan, Step
+from sptnet.model.gcd_model import Group
 
 TOP_DIMENSIONS = 5
 EPSILON = 1e-7
@@ -90,7 +91,7 @@ def stages(config: Config) -> list[StagePlan]:
         weight = ramp_up(step.clock.epoch, settings.ramp_up, settings.consistency)
         return RankStatsLoss(supervised + pairs + weight * agreement, supervised, pairs, agreement)
 
-    optimisers = {"model": model_optimiser(settings, config.training.momentum)}
+    optimisers: dict[Group, Optimiser] = {"model": model_optimiser(settings, config.training.momentum)}
     return [StagePlan("rankstats", settings.epochs, Always(RAW), objective, optimisers, limit=limit(settings))]
 
 

@@ -17,7 +17,8 @@ from sptnet.losses import STUDENT_TEMPERATURE, Loss, Scalar, at_least_float32
 from sptnet.methods.method import Method
 from sptnet.methods.phases import RAW, Always
 from sptnet.methods.simgcd import limit, model_optimiser
-from sptnet.methods.stage_plan import StagePlan, Step
+from sptnet.methods.stage_plan import Optimiser, StagePlan, Step
+from sptnet.model.gcd_model import Group
 
 SINKHORN_EPSILON = 0.05
 SINKHORN_ITERATIONS = 3
@@ -86,7 +87,7 @@ def stages(config: Config) -> list[StagePlan]:
         swapped = swapped_prediction(step.logits, targets, settings.temperature)
         return UnoLoss(swapped, swapped)
 
-    optimisers = {"model": model_optimiser(settings, config.training.momentum)}
+    optimisers: dict[Group, Optimiser] = {"model": model_optimiser(settings, config.training.momentum)}
     return [StagePlan("uno", settings.epochs, Always(RAW), objective, optimisers, limit=limit(settings))]
 
 
