@@ -8,7 +8,18 @@ from typing import get_args
 
 import pytest
 
-from helpers.published_recipes import INCONSISTENT, PAPER, PROMPTS, README, SSB, TABLE_6, header, leaves, scores_of
+from helpers.published_recipes import (
+    INCONSISTENT,
+    PAPER,
+    PROMPTS,
+    README,
+    SSB,
+    SYSTEMS,
+    TABLE_6,
+    header,
+    leaves,
+    scores_of,
+)
 from helpers.rounding import DOUBLE
 from sptnet.config import Config, DataSource
 from sptnet.config.recipe_table import PublishedScores, published, recipe_table
@@ -17,7 +28,7 @@ from sptnet.errors import Misuse
 from sptnet.methods import METHODS, stages_of
 
 ROOT = Path(__file__).parents[2]
-PLAIN = ["digits", "gcd", "kmeans", "simgcd", "sptnet", "sptnet-dinov2", "sptnet-p", "sptnet-s"]
+PLAIN = sorted([*SYSTEMS, "digits", "gcd", "kmeans", "simgcd", "sptnet", "sptnet-dinov2", "sptnet-p", "sptnet-s"])
 BENCHMARKS = [name for name in recipe_names() if "/" in name]
 FOUR = ("simgcd", "sptnet", "sptnet-p", "sptnet-s")
 
@@ -45,6 +56,7 @@ def test_every_data_set_has_its_recipes_in_a_folder_of_its_name() -> None:
             expected |= {f"{source}/gcd", f"{source}/kmeans"}
         if source == "domainnet":
             expected.add("domainnet/gcd")
+        expected |= {f"{source}/{system}" for system, sources in SYSTEMS.items() if source in sources}
         assert {name for name in names if name.startswith(f"{source}/")} == expected
 
 
@@ -87,11 +99,12 @@ def test_a_wheel_has_all_recipes() -> None:
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_a_recipe_says_its_method_and_only_what_differs_from_the_defaults(name: str) -> None:
+def test_a_recipe_says_its_method_and_only_what_differs_from_its_base_or_the_defaults(name: str) -> None:
     values = leaves(tomllib.loads(recipe_text(name)))
-    defaults = leaves(Config().model_dump())
+    base = values.pop("base", None)
+    below = leaves((Config() if base is None else load_recipe(base)).model_dump())
     assert values.pop("method") in METHODS
-    assert {key: value for key, value in values.items() if defaults[key] == value} == {}
+    assert {key: value for key, value in values.items() if below[key] == value} == {}
     assert bool(stages_of(load_recipe(name))) == (load_recipe(name).method != "kmeans")
 
 
@@ -135,7 +148,7 @@ def test_learning_rates_are_those_of_the_readme_and_of_table_6(source: str) -> N
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_entropy_weights_are_those_of_the_two_repositories(name: str) -> None:
     config = load_recipe(name)
-    if config.method in ("kmeans", "gcd"):  # they have no such term
+    if config.method not in ("simgcd", "sptnet"):  # they have no such term, or one of their own
         return
     assert config.simgcd.entropy_weight == {"cub": 2, "cifar100": 4}.get(config.data.source, 1)
     if config.method == "sptnet":
@@ -317,7 +330,7 @@ def test_a_name_far_from_all_others_gets_no_suggestion() -> None:
 
 @pytest.mark.parametrize("folder", ["cub", "cub/"])
 def test_a_folder_is_not_a_recipe(folder: str) -> None:
-    with pytest.raises(Misuse, match=r"It is a folder of recipes, such as cub/gcd\."):
+    with pytest.raises(Misuse, match=r"It is a folder of recipes, such as cub/cipr\."):
         recipe_text(folder)
 
 

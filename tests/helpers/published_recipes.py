@@ -8,6 +8,18 @@ from sptnet.config.recipes import recipe_text
 PAPER = ("aircraft", "cars", "cifar10", "cifar100", "cub", "herbarium19", "imagenet100")
 SSB = ("cub", "cars", "aircraft")
 
+# Systems that the paper compares with or names, and the data sets for which they have recipes.
+SYSTEMS = {
+    "rankstats": (*PAPER, "domainnet"),
+    "uno": (*PAPER, "domainnet"),
+    "orca": (*PAPER, "domainnet"),
+    "dccl": ("cars", "cifar10", "cifar100", "cub", "imagenet100"),
+    "promptcal": PAPER,
+    "cipr": ("cars", "cifar10", "cifar100", "cub", "herbarium19", "imagenet100"),
+    "gpc": ("aircraft", "cars", "cifar10", "cifar100", "cub", "imagenet100"),
+    "mugcd": ("aircraft", "cars", "cub", "herbarium19"),
+}
+
 # Learning rates of prompts and model: the authors' README, and the paper's Table 6 for SPTNet-P and SPTNet-S.
 README = {
     "cifar10": (1, 3e-3), "cifar100": (5, 3e-3), "imagenet100": (5, 3e-3), "herbarium19": (0.5, 1e-2),
@@ -23,6 +35,17 @@ INCONSISTENT = {
     "cub/sptnet": 66.3,
     "cub/sptnet-p-dinov2": 75.9,
     "imagenet100/sptnet-p-estimated": 80.4,
+    "aircraft/rankstats": 27.1,
+    "aircraft/uno": 27.7,
+    "cifar100/orca": 77.1,
+    "cifar10/dccl": 96.8,
+    "cifar100/dccl": 74.6,
+    "imagenet100/dccl": 81.0,
+    "cars/dccl": 42.5,
+    "cub/gpc": 50.2,
+    "cars/gpc": 37.6,
+    "cifar100/gpc": 76.4,
+    "imagenet100/gpc": 75.6,
     "ablation/border-30": 66.3,
     "ablation/prompt-only-global": 57.2,
     "ablation/strategy-end-to-end": 57.9,

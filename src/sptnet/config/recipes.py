@@ -91,15 +91,32 @@ def recipe_values(recipe: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
     base = values.pop("base", None)
     if base is None:
         return values
-    if not isinstance(base, str):
-        raise Misuse(f'{recipe} says base = {base!r}. Give the name of a recipe, such as base = "cub/simgcd".')
-    if recipe not in recipe_names() and base not in recipe_names():
-        base = str(Path(recipe).parent / base)
-    if base in (recipe, *above):
+    base = _base_of(recipe, base)
+    if _place(base) in map(_place, (recipe, *above)):
         raise Misuse(
             f"the recipe {recipe} has itself as its base: {' -> '.join((*above, recipe, base))}. Name another."
         )
     return merged(recipe_values(base, (*above, recipe)), values)
+
+
+def _base_of(recipe: str, base: Any) -> str:
+    """Return the name or the path of the base that a recipe names."""
+    if not isinstance(base, str):
+        raise Misuse(f'{recipe} says base = {base!r}. Give the name of a recipe, such as base = "cub/simgcd".')
+    if base in recipe_names():
+        return base
+    path = base if recipe in recipe_names() else str(Path(recipe).parent / base)
+    if not Path(path).is_file():
+        raise Misuse(
+            f"{recipe} says base = {base!r}. There is no such recipe, neither in the package nor as the file {path}."
+            f"{_recipe_hint(base)} `sptnet recipes list` shows the recipes of the package."
+        )
+    return path
+
+
+def _place(recipe: str) -> str:
+    """Return the same text for the same recipe, however its path is written."""
+    return recipe if recipe in recipe_names() else str(Path(recipe).resolve())
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
