@@ -44,7 +44,7 @@ class SplitMergeMixture(ClusterMixin, BaseEstimator):
     to a few principal components first.
 
     Attributes: `labels_` (n), `cluster_centers_` (n_clusters_ x dim), `n_clusters_`, `known_classes_`, `log_evidence_`,
-    and `counts_`, the number of clusters at the start and after each round.
+    `n_iter_` (of the k-means that was kept), and `counts_`, the number of clusters at the start and after each round.
     """
 
     def __init__(
@@ -109,6 +109,7 @@ class SplitMergeMixture(ClusterMixin, BaseEstimator):
         self.labels_: Ids = best.kmeans.labels_
         self.cluster_centers_ = best.kmeans.cluster_centers_
         self.n_clusters_ = len(self.cluster_centers_)
+        self.n_iter_ = best.kmeans.n_iter_
         if (n_used := len(np.unique(self.labels_))) < self.n_clusters_:
             warnings.warn(
                 f"only {n_used} of {self.n_clusters_} clusters have points. Raise n_rounds, or lower n_clusters.",

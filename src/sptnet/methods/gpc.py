@@ -47,8 +47,9 @@ def density_temperatures(
     used = assignment >= 0
     clusters = assignment[used].long()
     totals, counts = cluster_sums(distances[used, None], clusters, n_clusters)
-    phi = totals[:, 0] / counts.clamp(min=1) / (counts + SMOOTHING).log()
-    spread = (counts > 1) & (phi > 0)
+    sizes = counts.to(distances.dtype)  # the logarithm of whole numbers would be float32
+    phi = totals[:, 0] / sizes.clamp(min=1) / (sizes + SMOOTHING).log()
+    spread = (sizes > 1) & (phi > 0)
     if not spread.any():
         return torch.full_like(phi, temperature)
     phi = torch.where(spread, phi, phi[spread].max())
