@@ -25,7 +25,7 @@ from sptnet.methods.phases import PROMPT, Always
 from sptnet.methods.stage_plan import Optimiser, StagePlan
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.memory import memory_kept
-from sptnet.training.batches import TrainingData
+from sptnet.training.batching.batches import TrainingData
 from sptnet.training.trainer import StageTrainer
 
 STEPS = ["16", "16/accumulate=4", "16/checkpointing=1", "16/accumulate=4/checkpointing=1", "128/accumulate=8"]

@@ -38,7 +38,7 @@ from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.vit.embedding import enter_first_block
 from sptnet.model.vit.last_block import class_token_of_block, run_block
 from sptnet.schedules import cosine_by_epoch, teacher_temperature
-from sptnet.training.sampler import balanced_batches
+from sptnet.training.batching.sampler import balanced_batches
 
 RATE, FINAL_RATIO, WEIGHT_DECAY, MOMENTUM = 0.1, 1e-3, 5e-5, 0.9
 WARM_UP = 0.15

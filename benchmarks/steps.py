@@ -39,8 +39,8 @@ from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.memory import memory_kept
-from sptnet.training.batches import BankedDraw, Batch, EpochBatches
-from sptnet.training.loader import iterate_batches
+from sptnet.training.batching.batches import BankedDraw, Batch, EpochBatches
+from sptnet.training.batching.loader import iterate_batches
 from sptnet.training.step import step_loss
 
 CATEGORIES, HIDDEN, BOTTLENECK, BORDER = 200, 2048, 256, 30

@@ -18,7 +18,7 @@ from sptnet.losses import gcd_loss
 from sptnet.model.backbone import build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.schedules import cosine_by_epoch, teacher_temperature
-from sptnet.training.sampler import balanced_batches
+from sptnet.training.batching.sampler import balanced_batches
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
-from sptnet.training.batches import TrainingData
+from sptnet.training.batching.batches import TrainingData
 from sptnet.training.experiment import Experiment
 
 SIZE = 32

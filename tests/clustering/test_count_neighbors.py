@@ -7,8 +7,8 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import silhouette_score
 
 from helpers.rounding import rounding
-from sptnet.clustering.count_neighbors import Judge, best_of, count_by_neighbors, n_hidden, scaled
-from sptnet.clustering.neighbor_levels import build_levels, closest_merges, merge_clusters, single_points
+from sptnet.clustering.hierarchy.count_neighbors import Judge, best_of, count_by_neighbors, n_hidden, scaled
+from sptnet.clustering.hierarchy.neighbor_levels import build_levels, closest_merges, merge_clusters, single_points
 from sptnet.clustering.points import unit_features
 from sptnet.errors import Misuse
 from sptnet.metrics import contingency, matched_share

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers.rounding import assert_same
 from sptnet.clustering import SelectiveNeighborClustering, lloyd, neighbor_levels
-from sptnet.clustering.neighbor_levels import pick_neighbors, unit_rows
+from sptnet.clustering.hierarchy.neighbor_levels import pick_neighbors, unit_rows
 from sptnet.errors import Misuse
 
 # --- oracle: float64, one point at a time; links, removals and majorities as they are specified ---

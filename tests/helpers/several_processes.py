@@ -10,9 +10,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # torchrun starts this file 
 
 from helpers.systems import SYSTEMS, system_config, system_trainer
 from helpers.trainers import make_config, make_trainer
+from sptnet.model.mean_teacher import MeanTeacher
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.distributed import World, world
-from sptnet.training.teacher import MeanTeacher
 from sptnet.training.trainer import StageTrainer
 
 STRATEGIES = ("alternate", "end-to-end", "data-first", "model-first", "prompts-only", "random-prompts", "fine-tune")

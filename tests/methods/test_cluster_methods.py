@@ -292,7 +292,8 @@ def test_best_on_held_out_images_works_for_gcd(tiny_config, held_out_digits, run
 def test_every_method_of_the_package_is_listed_when_one_is_misspelt():
     with pytest.raises(Misuse, match=r"unknown method 'gdc'. Use one of: kmeans, sskmeans, gcd, simgcd, sptnet"):
         method_of(Config(method="gdc"))
-    assert list(METHODS) == ["kmeans", "sskmeans", "gcd", "simgcd", "sptnet"]
+    systems = ["rankstats", "uno", "orca", "dccl", "promptcal", "cipr", "gpc", "mugcd"]
+    assert list(METHODS) == ["kmeans", "sskmeans", "gcd", "simgcd", "sptnet", *systems]
 
 
 @pytest.mark.parametrize("method", ["kmeans", "sskmeans", "gcd"])

@@ -21,7 +21,7 @@ from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.seeds import seed_of
 from sptnet.training.bank_setup import size
-from sptnet.training.batches import EpochBatches
+from sptnet.training.batching.batches import EpochBatches
 from sptnet.training.experiment import Experiment
 from sptnet.training.step import banked_tokens, step_loss
 

@@ -35,6 +35,13 @@ START = ("sptnet", "sptnet.__main__")
 """Modules that may import everything."""
 DOORS = {
     "cli.verbs": (),
+    "clustering.graph": ("clustering.graph.affinity", "clustering.graph.infomap"),
+    "clustering.hierarchy": ("clustering.hierarchy.count_neighbors", "clustering.hierarchy.selective_neighbors"),
+    "clustering.mixture": (
+        "clustering.mixture.niw",
+        "clustering.mixture.split_merge",
+        "clustering.mixture.split_merge_mixture",
+    ),
     "data.benchmarks": ("data.benchmarks", "data.benchmarks.counts"),
     "data.check": ("data.check.findings", "data.check.folder_check"),
     "inference.bulk": (),
@@ -42,6 +49,7 @@ DOORS = {
     "report.figures": ("report.figures.attention_maps", "report.figures.count_plot", "report.figures.write"),
     "report.page": ("report.page.overview", "report.page.write"),
     "results.export": ("results.export.files",),
+    "training.batching": ("training.batching.loader", "training.batching.sampler"),
 }
 """Modules of a sub-folder that other folders may import; the rest is private to its folder."""
 OPEN = ("results.edits",)

@@ -22,7 +22,7 @@ from sptnet.model.token_bank import TokenBank
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
 from sptnet.training.accumulate import InParts, join_views, split_batch, split_views
-from sptnet.training.batches import BankedDraw, Batch
+from sptnet.training.batching.batches import BankedDraw, Batch
 from sptnet.training.step import enter_last_block, leave_last_block
 
 CASES = {

@@ -525,21 +525,21 @@ def test_ctrl_c_during_a_destructor_is_not_lost(command, train_words, tmp_path):
     """Python drops what a signal handler raises there; the next step must stop all the same."""
 
     def prepare():
-        import sptnet.training.batches
+        import sptnet.training.batching.batches
 
         class Leaving:
             def __del__(self):
                 os.kill(os.getpid(), signal.SIGINT)
                 time.sleep(0.01)  # the handler runs here
 
-        made = sptnet.training.batches.EpochBatches
+        made = sptnet.training.batching.batches.EpochBatches
 
         def interrupted(*words):
             Leaving()
             return made(*words)
 
         sys.unraisablehook = lambda _: None
-        sptnet.training.batches.EpochBatches = interrupted
+        sptnet.training.batching.batches.EpochBatches = interrupted
 
     process = command([*train_words, "--set", "simgcd.epochs=1000", "--out", str(tmp_path / "run")], prepare)
     assert process.wait() == 130, process.said

@@ -16,8 +16,8 @@ from sptnet.data.pixel_format import PixelFormat
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.runtime.seeds import seed_of
-from sptnet.training.batches import EpochBatches
-from sptnet.training.loader import iterate_batches
+from sptnet.training.batching.batches import EpochBatches
+from sptnet.training.batching.loader import iterate_batches
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PIXELS = PixelFormat(32)

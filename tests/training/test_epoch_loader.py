@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from helpers.trainers import make_config, make_trainer
-from sptnet.training.loader import EpochLoader, iterate_batches
+from sptnet.training.batching.loader import EpochLoader, iterate_batches
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -6,7 +6,7 @@ import torch
 
 from sptnet.errors import Misuse
 from sptnet.schedules import steps_per_epoch
-from sptnet.training.sampler import balanced_batches
+from sptnet.training.batching.sampler import balanced_batches
 
 LABELLED = np.arange(100, 200)
 UNLABELLED = np.arange(1000, 1900)

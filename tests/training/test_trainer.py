@@ -21,7 +21,7 @@ from sptnet.losses import GcdLoss
 from sptnet.methods import stages_of
 from sptnet.methods.phases import JOINT, MODEL, PROMPT, RAW, Always
 from sptnet.methods.stage_plan import Clock, StagePlan
-from sptnet.training.batches import EpochBatches
+from sptnet.training.batching.batches import EpochBatches
 from sptnet.training.parameter_groups import parameter_groups
 from sptnet.training.stage import in_words
 from sptnet.training.step import step_loss

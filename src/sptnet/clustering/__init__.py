@@ -3,6 +3,6 @@
 Works on arrays; must not know about images, models or files.
 """
 
-from sptnet.clustering.selective_neighbors import SelectiveNeighborClustering
+from sptnet.clustering.hierarchy.selective_neighbors import SelectiveNeighborClustering
 
 __all__ = ["SelectiveNeighborClustering"]

@@ -27,8 +27,7 @@ from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.seeds import seed_of
 from sptnet.schedules import steps_per_epoch
 from sptnet.training.prepare import prepare
-from sptnet.training.stage import Stage
-from sptnet.training.trainer import epochs_with_bar
+from sptnet.training.stage import Stage, epochs_with_bar
 
 HIDDEN_CLASSES, HIDDEN_LABELS = 1 / 3, 1 / 3  # shares of the known categories, and of the labels of the others
 LEAST_CLASSES, LEAST_IMAGES = 2, 8  # fewer known categories or hidden labels show nothing

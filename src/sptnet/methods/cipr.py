@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sptnet.clustering.count_neighbors import count_by_neighbors
-from sptnet.clustering.selective_neighbors import SelectiveNeighborClustering
+from sptnet.clustering.hierarchy.count_neighbors import count_by_neighbors
+from sptnet.clustering.hierarchy.selective_neighbors import SelectiveNeighborClustering
 from sptnet.config import Config
 from sptnet.head import ContrastiveHead, Head
 from sptnet.losses import SUPERVISED_CONTRASTIVE_TEMPERATURE, Loss, info_nce, supervised_contrastive

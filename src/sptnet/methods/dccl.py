@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sptnet.clustering.infomap import SemiSupervisedInfomap
+from sptnet.clustering.graph.infomap import SemiSupervisedInfomap
 from sptnet.config import Config
 from sptnet.head import ContrastiveHead, Head
 from sptnet.losses import Loss, Scalar, at_least_float32, contrastive_loss

@@ -14,10 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from sptnet.clustering.lloyd import cluster_sums
-from sptnet.clustering.niw import log_split_ratio
+from sptnet.clustering.mixture.niw import log_split_ratio
+from sptnet.clustering.mixture.split_merge import split_and_merge
+from sptnet.clustering.mixture.split_merge_mixture import SplitMergeMixture
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
-from sptnet.clustering.split_merge import split_and_merge
-from sptnet.clustering.split_merge_mixture import SplitMergeMixture
 from sptnet.config import Config, GpcSettings
 from sptnet.head import ContrastiveHead, Head
 from sptnet.losses import Loss, at_least_float32, contrastive_loss

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from sptnet.clustering.graph.affinity import affinity_graph, unit_rows
 from sptnet.config import CalibratedSettings, Config, TrainedSettings
 from sptnet.head import CentroidHead, Head, TwinHead
 from sptnet.losses import (
@@ -20,7 +21,6 @@ from sptnet.losses import (
     Scalar,
     contrastive_loss,
 )
-from sptnet.methods.affinity import affinity_graph, unit_rows
 from sptnet.methods.method import Method
 from sptnet.methods.phases import JOINT, Always
 from sptnet.methods.simgcd import limit, model_optimiser

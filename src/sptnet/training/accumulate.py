@@ -18,7 +18,7 @@ from sptnet.methods.stage_plan import Rows
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
-from sptnet.training.batches import Batch
+from sptnet.training.batching.batches import Batch
 from sptnet.training.step import enter_last_block, leave_last_block
 
 

@@ -69,3 +69,12 @@ def load_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(facts.pop("stage"), facts.pop("epoch"), tensors, facts)
     except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, OSError) as error:
         raise Failure(f"the checkpoint {path} is damaged ({error}). Delete it; `resume=True` then {go_on}.") from error
+
+
+def check_frozen(checkpoint: Checkpoint, frozen: str) -> None:
+    """Refuse a checkpoint made with other frozen weights than those with the digest `frozen`."""
+    if checkpoint.facts["frozen"] != frozen:
+        raise Failure(
+            "the backbone's weights are not those this run began with. Restore the same weights file, or "
+            "begin again with `overwrite=True`."
+        )

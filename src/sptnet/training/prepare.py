@@ -35,8 +35,8 @@ from sptnet.runtime.seeds import seed_of, seeded
 from sptnet.runtime.text import listed
 from sptnet.schedules import steps_per_epoch
 from sptnet.training.bank_setup import with_bank
+from sptnet.training.batching.sampler import check_batch_size
 from sptnet.training.run_state import RunState
-from sptnet.training.sampler import check_batch_size
 
 
 def prepare(

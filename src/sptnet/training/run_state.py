@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sptnet.clustering.centroids import find_centroids
 from sptnet.clustering.count import CountEstimate
-from sptnet.clustering.selective_neighbors import SelectiveNeighborClustering
+from sptnet.clustering.hierarchy.selective_neighbors import SelectiveNeighborClustering
 from sptnet.config import ClusteringSettings, Config
 from sptnet.data.load import SplitImages
 from sptnet.data.readable import fingerprint

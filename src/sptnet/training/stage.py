@@ -1,6 +1,6 @@
 """One stage of a run: train, score and save a checkpoint, epoch by epoch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,13 @@ import numpy as np
 
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.scores import format_scores
-from sptnet.runtime.progress import Say
-from sptnet.training.batches import TrainingData
-from sptnet.training.checkpoint import Checkpoint, frozen_digest, save_checkpoint
+from sptnet.runtime.progress import Say, bar
+from sptnet.training.batching.batches import TrainingData
+from sptnet.training.checkpoint import Checkpoint, check_frozen, frozen_digest, save_checkpoint
 from sptnet.training.deadline import Ending
+from sptnet.training.epoch_report import EpochReport
 from sptnet.training.run_state import RunState
-from sptnet.training.trainer import EpochReport, StageTrainer, check_frozen, epochs_with_bar
+from sptnet.training.trainer import StageTrainer
 
 WORTH_TELLING = 0.1  # share of an epoch's time spent waiting for images
 
@@ -135,3 +136,20 @@ def in_words(line: dict[str, Any], epochs: int) -> str:
         f"{line['stage']} epoch {line['epoch']}/{epochs}  loss {losses}  "
         f"{line['images_per_second']:.0f} images/s{waiting}{f'  {format_scores(scores)}' if scores else ''}"
     )
+
+
+def epochs_with_bar(trainer: StageTrainer, check_interrupt: Callable[[], None]) -> Iterator[EpochReport]:
+    """Train epoch by epoch under a progress bar; the last report is yielded after the bar has closed."""
+    report: EpochReport | None = None
+    with bar(trainer.plan.name, trainer.plan.epochs) as update:
+
+        def on_step(done: int, total: int) -> None:
+            update(trainer.epoch + done / total)
+            check_interrupt()
+
+        while not trainer.finished:
+            if report is not None:
+                yield report
+            report = trainer.run_epoch(on_step)
+    if report is not None:
+        yield report

@@ -13,7 +13,7 @@ from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
-from sptnet.training.batches import Batch
+from sptnet.training.batching.batches import Batch
 
 Views = Sequence[View]
 
@@ -96,6 +96,23 @@ def leave_last_block(
             features, of_tokens = (torch.cat(rows) for rows in zip(*pairs, strict=True))
             return model.outputs(features, of_tokens)
         return model.outputs(torch.cat([model.backbone.finish(*pair) for pair in zip(entering, deep, strict=True)]))
+
+
+@torch.no_grad()
+def teacher_rows(
+    teacher: GcdModel,
+    batch: Batch,
+    phase: Phase,
+    compute: Compute,
+    bank: TokenBank | None,
+    entering: list[Float[Tensor, "b length dim"]] | None,
+) -> Rows:
+    """Outputs of the mean teacher. `entering` is the student's input of the last block, used where it is the same."""
+    views = phase.teacher_views or phase.views
+    shared = phase.teacher_views is None and teacher.tokens is None and teacher.trainable_blocks == 1
+    if entering is None or not shared:
+        entering = enter_last_block(teacher, batch, views, compute, bank)
+    return leave_last_block(teacher, entering, views, compute)
 
 
 @torch.no_grad()

@@ -2,56 +2,32 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from sptnet.errors import Failure
-from sptnet.inference.features import Outputs
 from sptnet.methods.phases import Phase
-from sptnet.methods.stage_plan import Clock, EpochStart, Memory, Rows, StagePlan, Step
+from sptnet.methods.stage_plan import Clock, Memory, Rows, StagePlan, Step
 from sptnet.model.gcd_model import GcdModel, Group
+from sptnet.model.mean_teacher import MeanTeacher
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.runtime.memory import memory_kept
-from sptnet.runtime.progress import bar
 from sptnet.runtime.seeds import seed_of
 from sptnet.schedules import steps_per_epoch
 from sptnet.training.accumulate import InParts
-from sptnet.training.batches import Batch, EpochBatches, StageBatches, TrainingData
+from sptnet.training.batching.batches import Batch, EpochBatches, StageBatches, TrainingData
+from sptnet.training.batching.loader import EpochLoader
 from sptnet.training.checkpoint import Checkpoint
 from sptnet.training.deadline import Deadline, Ending
-from sptnet.training.loader import EpochLoader
+from sptnet.training.epoch_report import EpochReport
+from sptnet.training.memory import Look, epoch_start
 from sptnet.training.parameter_groups import rated_groups
-from sptnet.training.step import enter_last_block, leave_last_block, make_step
-from sptnet.training.teacher import MeanTeacher
-
-
-@dataclass
-class EpochReport:
-    """Means of every loss part by phase, learning rates and speed of an epoch."""
-
-    epoch: int
-    steps: dict[str, int] = field(default_factory=dict)
-    losses: dict[str, dict[str, float]] = field(default_factory=dict)
-    learning_rates: dict[str, float] = field(default_factory=dict)
-    images_per_second: float = 0.0
-    seconds: float = 0.0
-    waiting: float = 0.0
-    """Share of the seconds spent waiting for a batch."""
-
-    def add(self, phase: Phase, parts: dict[str, float]) -> None:
-        """Add the loss parts of a step to the means of its phase."""
-        n = self.steps.get(phase.name, 0)
-        means = self.losses.setdefault(phase.name, dict.fromkeys(parts, 0.0))
-        for name, value in parts.items():
-            means[name] += (value - means[name]) / (n + 1)
-        self.steps[phase.name] = n + 1
+from sptnet.training.step import enter_last_block, leave_last_block, make_step, teacher_rows
 
 
 class StageTrainer:
@@ -72,7 +48,7 @@ class StageTrainer:
         world: World = World(),  # noqa: B008
         accumulate: int = 1,
         n_known: int = 0,
-        look: Callable[[npt.NDArray[np.int64]], Outputs] | None = None,
+        look: Look | None = None,
     ):
         """`look` computes the outputs of images by the present model, for stages that refresh their memory."""
         self.n_known, self.look = n_known, look
@@ -165,21 +141,9 @@ class StageTrainer:
         if refresh is None:
             return
         assert self.look is not None, "a stage that refreshes its memory needs `look`"
-        images = np.sort(np.concatenate([self.data.labelled, self.data.unlabelled]))
-        seen = self.look(images)
-        start = EpochStart(
-            seen.features.clone(),  # computed in inference mode, which a loss could not use
-            seen.logits.clone(),
-            torch.from_numpy(self.data.labels[images]),
-            torch.from_numpy(images),
-            n_images=len(self.data.labels),
-            n_known=self.n_known,
-            n_categories=self.model.head.n_categories,
-            epoch=self.epoch,
-            epochs=self.plan.epochs,
-            seed=self._epoch_seed("memory"),
-            memory={name: value.cpu() for name, value in self.memory.items()},
-        )
+        count, seed = self.model.head.n_categories, self._epoch_seed("memory")
+        sizes = {"n_known": self.n_known, "n_categories": count, "epoch": self.epoch, "epochs": self.plan.epochs}
+        start = epoch_start(self.data, self.look, self.memory, seed, **sizes)
         made = self.world.from_first(lambda: refresh(start))
         self.memory = {name: value.to(self.compute.device) for name, value in made.items()}
 
@@ -242,17 +206,10 @@ class StageTrainer:
         else:
             parts = InParts(model, batch, phase, compute, bank, self.accumulate)
             rows, go_back = parts.outputs, parts.go_back
-        taught = None if self.teacher is None else self._teach(self.teacher.model, batch, phase, entering)
+        taught = None
+        if self.teacher is not None:
+            taught = teacher_rows(self.teacher.model, batch, phase, compute, bank, entering)
         return make_step(rows, taught, batch, clock, self.memory, self.world), go_back
-
-    @torch.no_grad()
-    def _teach(self, teacher: GcdModel, batch: Batch, phase: Phase, entering: list[Tensor] | None) -> Rows:
-        """Outputs of the teacher; tokens before the last block are those of the student where nothing there differs."""
-        views = phase.teacher_views or phase.views
-        shared = phase.teacher_views is None and teacher.tokens is None and teacher.trainable_blocks == 1
-        if entering is None or not shared:
-            entering = enter_last_block(teacher, batch, views, self.compute, self.bank)
-        return leave_last_block(teacher, entering, views, self.compute)
 
     def set_learning_rates(self, step: int) -> None:
         """Set the scheduled learning rates of a step, annealed if the stage ends early."""
@@ -331,32 +288,6 @@ class StageTrainer:
                 state: dict[str, Any] = optimiser.state[parameter]
                 return state
         return {}
-
-
-def epochs_with_bar(trainer: StageTrainer, check_interrupt: Callable[[], None]) -> Iterator[EpochReport]:
-    """Train epoch by epoch under a progress bar; the last report is yielded after the bar has closed."""
-    report: EpochReport | None = None
-    with bar(trainer.plan.name, trainer.plan.epochs) as update:
-
-        def on_step(done: int, total: int) -> None:
-            update(trainer.epoch + done / total)
-            check_interrupt()
-
-        while not trainer.finished:
-            if report is not None:
-                yield report
-            report = trainer.run_epoch(on_step)
-    if report is not None:
-        yield report
-
-
-def check_frozen(checkpoint: Checkpoint, frozen: str) -> None:
-    """Refuse a checkpoint made with other frozen weights than those with the digest `frozen`."""
-    if checkpoint.facts["frozen"] != frozen:
-        raise Failure(
-            "the backbone's weights are not those this run began with. Restore the same weights file, or "
-            "begin again with `overwrite=True`."
-        )
 
 
 def _parameters(optimiser: torch.optim.Optimizer) -> Iterator[nn.Parameter]:

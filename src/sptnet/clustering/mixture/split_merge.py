@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from sptnet.clustering.niw import DEFAULT_PRIOR, Points, Prior, Vector, as_array, as_float64, log_split_ratio
+from sptnet.clustering.mixture.niw import DEFAULT_PRIOR, Points, Prior, Vector, as_array, as_float64, log_split_ratio
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.errors import Misuse
 

@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sptnet.clustering.niw import ALPHA, KAPPA, PSI, Prior, log_evidence
+from sptnet.clustering.mixture.niw import ALPHA, KAPPA, PSI, Prior, log_evidence
+from sptnet.clustering.mixture.split_merge import ACCEPT, LEAST, split_and_merge
 from sptnet.clustering.semi_supervised_kmeans import Ids, SemiSupervisedKMeans, class_ranks
-from sptnet.clustering.split_merge import ACCEPT, LEAST, split_and_merge
 from sptnet.errors import Misuse
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from sptnet.data.loader import ignore_broken_pipes
-from sptnet.training.batches import Batch, StageBatches
+from sptnet.training.batching.batches import Batch, StageBatches
 
 
 class EpochLoader:

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import validate_data
 
-from sptnet.clustering.map_equation import Graph, minimise_codelength
+from sptnet.clustering.graph.map_equation import Graph, minimise_codelength
 from sptnet.clustering.semi_supervised_kmeans import class_ranks
 from sptnet.errors import Misuse
 

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
-from sptnet.clustering.neighbor_levels import (
+from sptnet.clustering.hierarchy.neighbor_levels import (
     NeighborLevel,
     build_levels,
     closest_merges,

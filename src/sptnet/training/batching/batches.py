@@ -21,7 +21,7 @@ from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of
 from sptnet.schedules import steps_per_epoch
-from sptnet.training.sampler import balanced_batches
+from sptnet.training.batching.sampler import balanced_batches
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from sptnet.clustering.count_evidence import Counts, Values, silhouette_of_sums
-from sptnet.clustering.neighbor_levels import NeighborLevel, build_levels, closest_merges, single_points
+from sptnet.clustering.hierarchy.neighbor_levels import NeighborLevel, build_levels, closest_merges, single_points
 from sptnet.clustering.points import Floats, unit_features
 from sptnet.clustering.semi_supervised_kmeans import class_ranks
 from sptnet.errors import Misuse

@@ -1,0 +1,4 @@
+"""Batches of a stage: which images, which views of them, and the processes that load them.
+
+Must not know about models and losses.
+"""

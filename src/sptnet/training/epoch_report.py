@@ -1,0 +1,27 @@
+"""Report of one epoch of training."""
+
+from dataclasses import dataclass, field
+
+from sptnet.methods.phases import Phase
+
+
+@dataclass
+class EpochReport:
+    """Means of every loss part by phase, learning rates and speed of an epoch."""
+
+    epoch: int
+    steps: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, dict[str, float]] = field(default_factory=dict)
+    learning_rates: dict[str, float] = field(default_factory=dict)
+    images_per_second: float = 0.0
+    seconds: float = 0.0
+    waiting: float = 0.0
+    """Share of the seconds spent waiting for a batch."""
+
+    def add(self, phase: Phase, parts: dict[str, float]) -> None:
+        """Add the loss parts of a step to the means of its phase."""
+        n = self.steps.get(phase.name, 0)
+        means = self.losses.setdefault(phase.name, dict.fromkeys(parts, 0.0))
+        for name, value in parts.items():
+            means[name] += (value - means[name]) / (n + 1)
+        self.steps[phase.name] = n + 1
