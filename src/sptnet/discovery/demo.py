@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import load_data
+from sptnet.methods import NAMES
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.files import check_new_folder
 from sptnet.runtime.progress import Say
@@ -17,12 +18,14 @@ BASELINES = {"k-means": "kmeans", "GCD": "gcd", "SimGCD": "simgcd"}
 # The recipe's 24 epochs with new views at every step end near 79; 120 epochs with eight stored views per image are
 # quicker and end at 85 to 94, depending on the seed.
 LONGER = {"views.bank": 8, "simgcd.epochs": 120, "simgcd.teacher_warm_up": 24}
+SYSTEMS = ("rankstats", "uno", "orca", "dccl", "promptcal", "cipr", "gpc", "mugcd")
+"""Systems that only a demo of all methods runs."""
 VARIANTS = {"SPTNet-S": "shared", "SPTNet-P": "spatial", "SPTNet": "spatial+global"}
 
 
 @dataclass(frozen=True)
 class DemoRow:
-    """Scores and costs of a method. The seconds of SPTNet do not include the SimGCD model that it starts from."""
+    """Scores and costs of a method, without the model that it starts from: SimGCD for SPTNet, GCD for muGCD."""
 
     method: str
     all: float
@@ -32,8 +35,11 @@ class DemoRow:
     trained_parameters: int
 
 
-def run_demo(out: Path, seed: int, overwrite: bool, tell: Say) -> Iterator[DemoRow]:
-    """Run every method in a run directory of its own below `out`; yield a row per method as soon as it is finished."""
+def run_demo(out: Path, seed: int, overwrite: bool, tell: Say, all_methods: bool = False) -> Iterator[DemoRow]:
+    """Run every method in a run directory of its own below `out`; yield a row per method as soon as it is finished.
+
+    With `all_methods` also those that SPTNet is compared with.
+    """
     check_new_folder(out, "the runs of a demo", [], overwrite=overwrite)
     bank = out / "tokens"
     config = load_recipe("digits", {"seed": seed, "views.bank_folder": str(bank.resolve()), **LONGER})
@@ -45,6 +51,12 @@ def run_demo(out: Path, seed: int, overwrite: bool, tell: Say) -> Iterator[DemoR
     for name, kind in VARIANTS.items():
         variant = config.changed(prompt={"kind": kind}, sptnet=start)
         yield run_timed(name, Experiment(variant, RunFolder(out / name.lower()), data, tell), overwrite)
+    for method in SYSTEMS if all_methods else ():
+        chosen = config.changed(mugcd={"start_from": str((out / "gcd").resolve())})
+        if method == "promptcal":  # its deep prompts change what enters the last block
+            chosen = chosen.changed(views={"bank": 0, "bank_folder": None})
+        trial = Experiment(chosen.model_copy(update={"method": method}), RunFolder(out / method), data, tell)
+        yield run_timed(NAMES[method], trial, overwrite)
     shutil.rmtree(bank, ignore_errors=True)
 
 
