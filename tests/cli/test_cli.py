@@ -16,6 +16,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import sptnet
+import sptnet.discovery.demo
 from conftest import Answer, Call
 from helpers.rounding import certainty_rounding, terms_of
 from sptnet.config import Config
@@ -544,6 +545,23 @@ def test_the_demo_compares_all_methods(tiny_demo: Path) -> None:
         assert (config.prompt.kind, config.seed) == (kind, 1)
         assert config.sptnet.start_from == str((tiny_demo / "out" / "simgcd").resolve())
     assert told
+
+
+def test_the_demo_of_all_methods_runs_the_other_systems_too(
+    tiny_demo: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    inner = sptnet.discovery.demo.load_recipe
+    short = {f"{stage}.epochs": 1 for stage in Config.stage_names()}
+    narrow = {f"{system}.output": 32 for system in ("dccl", "promptcal", "cipr", "gpc")}
+    monkeypatch.setattr(
+        "sptnet.discovery.demo.load_recipe", lambda name, settings: inner(name, {**settings, **short, **narrow})
+    )
+    answer = call("demo", "--out", tiny_demo / "out", "--all")
+    assert answer.code == 0
+    systems = ("RankStats+", "UNO+", "ORCA", "DCCL", "PromptCAL", "CiPR", "GPC", "muGCD")
+    assert [name for name in systems if name not in answer.out] == []
+    mugcd = RunFolder(tiny_demo / "out" / "mugcd")
+    assert {line["stage"] for line in mugcd.metrics()} == {"mugcd"}, "it starts from the demo's GCD run"
 
 
 def test_the_demo_prints_one_table_and_does_not_replace_runs_unasked(tiny_demo: Path, call: Call) -> None:

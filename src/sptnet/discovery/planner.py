@@ -46,6 +46,12 @@ FROM_CLUSTERS: dict[str, Any] = {
     "simgcd.backbone_ratio": 0.1,
 }
 """Departures from the published SimGCD that sort folders better at equal cost (docs/results.md)."""
+SCHEDULES = {
+    "rankstats": {"ramp_up": 0.75},
+    "dccl": {"warm_up": 0.025, "weight_epochs": 0.5},
+    "mugcd": {"teacher_warm_up": WARM_UP},
+}
+"""Settings in epochs that keep their published share of a stage's length."""
 BACKWARD = 3.0  # forward and back through all blocks, in forward passes
 # Seconds per image on two idle cores, measured for 50 to 6,000 images of 96 to 768 dimensions: small beside the rest.
 COUNT, CLUSTER, DRAW, PAGE = 0.0016, 0.00001, 0.0012, 1.0
@@ -53,7 +59,9 @@ TRY = "try the training on hidden labels"
 PLANNED = frozenset(
     {
         *("training.batch_size", "training.evaluate_every", "views.bank", "prompt.border", "prompt.noise"),
-        *("gcd.epochs", "simgcd.epochs", "simgcd.teacher_warm_up", "sptnet.epochs", "sptnet.counter", "sptnet.k"),
+        *("simgcd.teacher_warm_up", "sptnet.counter", "sptnet.k"),
+        *(f"{stage}.epochs" for stages in STAGES.values() for stage in stages),
+        *(f"{stage}.{name}" for stage, names in SCHEDULES.items() for name in names),
         *FROM_CLUSTERS,
     }
 )
@@ -150,6 +158,10 @@ class Planner:
         if "views.bank" in self.given:
             assert bank != "auto"
             return bank
+        if method in WITH_TOKENS:
+            return 0  # prompted views change what enters the last block
+        if method == "mugcd":
+            banks = banks[1:]  # strong views double the room
         quick = [b for b in banks if b * self.facts.training * self.pace.forward <= FILL_SHARE * self.budget(method)]
         return (*quick, *banks[-1:], 0)[0] if self.pace.device == "cpu" else 0
 
@@ -211,6 +223,8 @@ class Planner:
         wanted: dict[str, Any] = {f"{stage}.epochs": n for stage, (n, _) in stages.items()}
         wanted |= {"views.bank": self.bank(method), "training.evaluate_every": max(n for n, _ in stages.values())}
         wanted["prompt.border"] = scaled_border(self.facts.image_size)
+        for stage, (n, _) in stages.items():
+            wanted |= {f"{stage}.{name}": max(1, round(of * n)) for name, of in SCHEDULES.get(stage, {}).items()}
         if "simgcd" in stages:
             wanted |= FROM_CLUSTERS | {"simgcd.teacher_warm_up": warm_up(stages["simgcd"][0])}
             text += " It starts from clusters."
