@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
 from safetensors.torch import load_file
 
@@ -19,10 +21,12 @@ import sptnet
 import sptnet.discovery.demo
 from conftest import Answer, Call
 from helpers.rounding import certainty_rounding, terms_of
+from sptnet.cli import app
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe, read_config, recipe_names, recipe_text, to_toml
 from sptnet.discovery.demo import run_demo
 from sptnet.inference.predictor import Predictor, load
+from sptnet.methods import METHODS
 from sptnet.results.run_folder import RunFolder
 
 VERBS = ("demo", "discover", "check", "data", "train", "evaluate", "predict", "estimate")
@@ -367,6 +371,25 @@ def test_sptnet_can_start_from_a_finished_run(tmp_path: Path, cli_run: RunFolder
     run = RunFolder(tmp_path / "b")
     assert [line["stage"] for line in run.metrics()] == ["sptnet"]
     assert run.config().sptnet.start_from == str(cli_run.path.resolve())
+
+
+def test_mugcd_can_start_from_a_finished_run(tmp_path: Path, cli_run: RunFolder, call: Call) -> None:
+    data, settings = cli_run.config().data.folder, sets(n_categories=4, **{"mugcd.epochs": 1})
+    gcd, out = tmp_path / "gcd", tmp_path / "mugcd"
+    assert call("train", "gcd", "--data", data, "--out", gcd, *settings).code == 0
+    method = ("--set", "method=mugcd")
+    answer = call("train", "gcd", *method, "--data", data, "--out", out, "--start-from", gcd, *settings)
+    assert answer.code == 0, answer.err
+    run = RunFolder(out)
+    assert [line["stage"] for line in run.metrics()] == ["mugcd"]
+    assert (run.config().mugcd.start_from, run.config().sptnet.start_from) == (str(gcd.resolve()), None)
+
+
+def test_every_method_is_named_in_the_help() -> None:
+    command = typer.main.get_command(app).commands["discover"]  # type: ignore[attr-defined]
+    (method,) = (option for option in command.params if option.name == "method")
+    for text in (method.help, str(sptnet.CategoryDiscoverer.__doc__)):
+        assert [name for name in METHODS if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_a_run_that_starts_from_another_keeps_the_backbone_it_really_has(

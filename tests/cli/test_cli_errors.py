@@ -459,6 +459,20 @@ def test_start_from_needs_a_fitting_run(tmp_path: Path, err_run: Path, train: Ca
     refused(train("--start-from", err_run, data=other), "cat, dog", "ant, bee", "same data")
 
 
+@pytest.mark.parametrize("method", ["simgcd", "gcd", "uno", "kmeans"])
+def test_only_some_methods_start_from_a_run(method: str, err_run: Path, train: Call) -> None:
+    answer = train("--start-from", err_run, "--set", f"method={method}")
+    refused(answer, "does not build on another run", "Leave --start-from out, or train sptnet or mugcd.")
+
+
+def test_start_from_does_not_hide_an_unknown_method(err_run: Path, train: Call) -> None:
+    refused(train("--start-from", err_run, "--set", "method=nothing"), "unknown method 'nothing'")
+
+
+def test_a_resumed_run_takes_no_other_start(err_run: Path, call: Call) -> None:
+    refused(call("train", "--resume", "--out", err_run, "--start-from", err_run), "Give --resume and --out alone.")
+
+
 # --- models, predict, evaluate ----------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import zlib
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,17 @@ from PIL import Image
 from helpers.report_runs import HOSTILE, assessed_result, assessed_run, hostile_result, hostile_run
 from helpers.result_runs import make_run, small_result
 from sptnet.cli import main
+from sptnet.config import Config
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.attention import AttentionMaps, most_attended
+from sptnet.losses import Loss
+from sptnet.methods import METHODS, NAMES, stages_of
 from sptnet.report.page import render as page_module
 from sptnet.report.page.attention_data import attention_data, packed, tenths
 from sptnet.report.page.chart import Chart, ChartLine, thinned, ticks
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
-from sptnet.report.page.curves import count_chart, reliability_chart, training_charts
+from sptnet.report.page.curves import LOSSES, count_chart, reliability_chart, training_charts
 from sptnet.report.page.facts import edit_command, run_facts
 from sptnet.report.page.image_map import ImageMap, image_map, on_grid, sample
 from sptnet.report.page.image_sources import image_sources
@@ -428,6 +431,21 @@ def test_training_has_scores_and_losses_by_stage_and_phase() -> None:
     assert charts[0].summary == "SimGCD: accuracy: All from 50.0 % to 50.0 %; Old from 75.0 % to 75.0 %."
     assert all(str(chart.svg).startswith("<svg") for chart in charts)
     assert training_charts([]) == []
+
+
+def test_every_part_of_every_loss_has_a_name() -> None:
+    kinds = [kind for kind in Loss.__subclasses__() if kind.__module__.startswith("sptnet.")]
+    parts = {field.name for kind in kinds for field in fields(kind)} - {"total"}
+    assert len(kinds) >= 11
+    assert parts == set(LOSSES)
+    assert len(set(LOSSES.values())) == len(LOSSES), "two curves of one name"
+
+
+def test_the_stages_of_all_methods_are_called_by_their_names() -> None:
+    stages = [plan.name for method in METHODS for plan in stages_of(Config(method=method))]
+    assert len(set(stages)) >= 12
+    titles = [chart.title for stage in stages for chart in training_charts([metric(stage, 1, raw=1.0)])]
+    assert titles == [f"{NAMES[stage]}: loss of the raw phase" for stage in stages]
 
 
 def test_ticks_are_round_and_hold_everything() -> None:

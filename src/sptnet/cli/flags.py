@@ -22,6 +22,7 @@ OWN_OPTIONS = {
     "backbone.name": ("backbone",),
     "backbone.weights": ("weights",),
     "sptnet.start_from": ("start_from",),
+    "mugcd.start_from": ("start_from",),
 }
 """Parameters of commands that stand for a setting."""
 _MARKED = re.compile(r"`([^`]+)`")

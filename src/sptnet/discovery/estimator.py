@@ -42,14 +42,14 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
 
     Parameters
     ----------
-    method : "sptnet", "simgcd", "gcd", "sskmeans", "kmeans", or "auto" to choose by the available time; only kmeans
-        works without labels
+    method : "kmeans", "sskmeans", "gcd", "simgcd", "sptnet", "rankstats", "uno", "orca", "dccl", "promptcal", "cipr",
+        "gpc", "mugcd", or "auto" to choose by the available time; only kmeans works without labels
     n_categories : number of known and new categories together, or "auto" to estimate it
     backbone : a timm name, "sptnet_digits_vit", or "auto" for DINO ViT-B/16
     device : "auto", "cpu", "cuda", "cuda:N" or "mps"
     random_state : whole number, RandomState or None
     weights : weights file of the backbone, instead of a download
-    epochs : epochs of training, per stage for SPTNet; as many as fit into the time if not given
+    epochs : epochs of training, per stage if there are two; as many as fit into the time if not given
     minutes : available time; 30 on a CPU and 240 on a GPU if not given
     settings : other settings by key, such as {"training.batch_size": 64}
     out : run directory to write, for use with all commands of sptnet; if not given, nothing is left on disk.

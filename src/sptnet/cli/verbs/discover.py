@@ -29,7 +29,11 @@ def discover(
         str | None, typer.Option(metavar="N|auto", help="How many there are, known and new; auto counts them.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="auto, sptnet, simgcd, gcd, sskmeans or kmeans; auto takes what the time allows.")
+        str | None,
+        typer.Option(
+            help="auto, which takes what the time allows, or kmeans, sskmeans, gcd, simgcd, sptnet, rankstats, uno, "
+            "orca, dccl, promptcal, cipr, gpc or mugcd."
+        ),
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Time there is: 30 on a CPU, 240 on a GPU.")] = None,
     epochs: Annotated[

@@ -22,7 +22,9 @@ def train(
     out: Annotated[Path, typer.Option(help="Run directory to write.")] = Path("runs/run"),
     settings: SETTING = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
-    start_from: Annotated[Path | None, typer.Option(help="A finished SimGCD run for SPTNet to build on.")] = None,
+    start_from: Annotated[
+        Path | None, typer.Option(help="A finished run to build on: SimGCD for SPTNet, GCD for muGCD.")
+    ] = None,
     backbone: BACKBONE = None,
     weights: WEIGHTS = None,
     device: DEVICE = None,
@@ -38,7 +40,6 @@ def train(
         "data.folder": data and data.resolve(),
         "data.labels": labels and labels.resolve(),
         "seed": seed,
-        "sptnet.start_from": start_from and start_from.resolve(),
         "device": device,
         **of_backbone(backbone, weights),
     }
@@ -46,14 +47,30 @@ def train(
     if resume and overwrite:
         raise Misuse("--resume and --overwrite exclude each other. Give one of them.")
     if resume:
-        if recipe is not None or changes:
+        if recipe is not None or changes or start_from is not None:
             raise Misuse("--resume goes on with the settings of the run. Give --resume and --out alone.")
         config = RunFolder(out).config()
     elif recipe is None:
         raise Misuse("no recipe given. `sptnet recipes list` shows those of the package; sptnet is the default method.")
     else:
         config = load_recipe(recipe, source_settings(recipe, data) | changes)
+        if start_from is not None:
+            config = _starting_from(start_from, config)
     _run(config, out, resume, overwrite)
+
+
+def _starting_from(run: Path, config: "Config") -> "Config":
+    """Return the settings with the run that the method is to build on."""
+    from sptnet.errors import Misuse
+    from sptnet.methods import METHODS, NAMES, method_of
+
+    if method_of(config).start == "none":
+        able = [name for name, method in METHODS.items() if method.start != "none"]
+        raise Misuse(
+            f"{NAMES[config.method]} does not build on another run. Leave --start-from out, or train "
+            f"{' or '.join(able)}."
+        )
+    return config.changed(**{config.method: {"start_from": str(run.resolve())}})
 
 
 def _run(config: "Config", out: Path, resume: bool, overwrite: bool) -> None:

@@ -11,6 +11,7 @@ IGNORED = {
     "device",
     "data.folder",
     "sptnet.start_from",
+    "mugcd.start_from",
     "views.workers",
     "views.cache_mb",
     "views.bank_folder",

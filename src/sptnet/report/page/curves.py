@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sptnet.errors import Failure
+from sptnet.methods import NAMES
 from sptnet.metrics import calibration_bins, calibration_error, rightly_sorted
 from sptnet.report.count_curve import curve_lines, estimate_in_words
 from sptnet.report.page.chart import Chart, ChartLine
@@ -19,8 +20,21 @@ LOSSES = {
     "self_distillation": "self-distillation",
     "cross_entropy": "cross-entropy",
     "mean_entropy_gap": "gap to the highest mean entropy",
+    "pairwise_bce": "cross-entropy of pairs",
+    "consistency": "consistency of the views",
+    "swapped_prediction": "swapped prediction",
+    "margin_cross_entropy": "cross-entropy with margin",
+    "pairwise_loss": "agreement of pairs",
+    "negative_entropy": "negative mean entropy",
+    "conception_contrast": "contrast with conceptions",
+    "calibrated": "calibrated contrast",
+    "token_info_nce": "InfoNCE of prompt tokens",
+    "token_supervised_contrastive": "supervised contrast of prompt tokens",
+    "token_calibrated": "calibrated contrast of prompt tokens",
+    "pseudo_label_contrast": "contrast with pseudo-labels",
+    "prototype_loss": "contrast with prototypes",
+    "teacher_distillation": "distillation from the teacher",
 }
-STAGES = {"simgcd": "SimGCD", "sptnet": "SPTNet", "gcd": "GCD"}
 
 
 def count_chart(file: Path) -> Chart | None:
@@ -80,7 +94,7 @@ def training_charts(metrics: list[dict[str, Any]]) -> list[Chart]:
     charts: list[Chart] = []
     for stage in dict.fromkeys(line["stage"] for line in metrics):
         lines = [line for line in metrics if line["stage"] == stage]
-        called = STAGES.get(stage, stage)
+        called = NAMES.get(stage, stage)
         charts += [chart for chart in [_score_chart(called, lines)] if chart.lines]
         for phase in dict.fromkeys(phase for line in lines for phase in line["losses"]):
             charts.append(_loss_chart(called, phase, [line for line in lines if phase in line["losses"]]))
