@@ -158,6 +158,18 @@ def test_a_method_may_be_set_like_anything_else(call: Call, images: Path, tmp_pa
     assert "  GCD for 3 epochs." in answer.out
 
 
+@pytest.mark.parametrize("method", ["orca", "mugcd"])
+def test_a_system_of_the_paper_sorts_a_folder_too(method: str, call: Call, images: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = [*QUICK, "--method", method, "--epochs", "2", "--set", "gcd.output=16", "--categories", "6", "--out", out]
+    answer = call("discover", images, *words)
+    assert answer.code == 0, answer.err
+    config = RunFolder(out).config()
+    assert config.method == method and config.orca.epochs == config.mugcd.epochs == 2
+    assert config.head.start == "random"
+    assert RunFolder(out).facts()["status"] == "finished"
+
+
 def test_unsorted_images_may_lie_in_another_folder(call: Call, images: Path, tmp_path: Path) -> None:
     answer = call("discover", images, "--out", tmp_path / "run", *QUICK, "--unlabelled", "2", "--dry-run")
     assert "of 3 known categories (0, 1, unlabelled)" in answer.out

@@ -16,10 +16,10 @@ from sptnet.discovery import pace as pace_module
 from sptnet.discovery.discover import Wishes, plan_discovery
 from sptnet.discovery.pace import Pace, measure_pace
 from sptnet.discovery.plan import ImageFacts, Plan, after_training, before_training, limit_stages
-from sptnet.discovery.planner import LEAST_STEPS, PLANNED, make_plan, scaled_border, with_batch_size
+from sptnet.discovery.planner import LEAST_STEPS, PLANNED, SCHEDULES, STAGES, make_plan, scaled_border, with_batch_size
 from sptnet.discovery.settings import make_settings
 from sptnet.errors import Misuse
-from sptnet.methods import stages_of
+from sptnet.methods import METHODS, stages_of
 from sptnet.methods.phases import MODEL, PROMPT, TakeTurns
 from sptnet.model.backbone import EMBEDDED
 from sptnet.results.run_folder import RunFolder
@@ -248,13 +248,28 @@ def test_what_somebody_has_set_stays() -> None:
         "simgcd": {"epochs": 9, "teacher_warm_up": 4, "backbone_ratio": 0.5},
         "head": {"start": "random", "contrast": "projections"},
         "gcd": {"epochs": 5},
+        **{system: {"epochs": 4} for system in ("uno", "orca", "promptcal", "promptcal_calibrated", "cipr", "gpc")},
+        "rankstats": {"epochs": 8, "ramp_up": 3},
+        "dccl": {"epochs": 8, "warm_up": 2, "weight_epochs": 5},
+        "mugcd": {"epochs": 8, "teacher_warm_up": 3},
     }
     config = Config(n_categories="auto").changed(**own)
     given = {f"{section}.{key}" for section, changes in own.items() for key in changes}
     assert given == PLANNED <= set(all_keys())
-    for method in ("gcd", "simgcd", "sptnet", "kmeans"):
+    for method in METHODS:
         plan = make_plan(config, SMALL, CPU, None, method, given)
         assert plan.config == config.model_copy(update={"method": method})
+
+
+@pytest.mark.parametrize("method", STAGES)
+def test_schedules_keep_their_share_of_a_shorter_training(method: str) -> None:
+    config = planned(SMALL, CPU, 10, method).config
+    for stage, published in STAGES[method].items():
+        epochs = getattr(config, stage).epochs
+        assert 1 <= epochs <= published
+        for name, share in SCHEDULES.get(stage, {}).items():
+            assert getattr(getattr(config, stage), name) == max(1, round(share * epochs))
+    assert (config.views.bank == 0) == (method == "promptcal"), "prompted views cannot come from a bank"
 
 
 def test_epochs_that_are_given_take_the_time_they_need() -> None:
@@ -328,7 +343,8 @@ def test_stages_share_the_time_that_is_left() -> None:
         (
             {"method": "magic"},
             SMALL,
-            "unknown method 'magic'. Use auto or one of: kmeans, sskmeans, gcd, simgcd, sptnet.",
+            "unknown method 'magic'. Use auto or one of: kmeans, sskmeans, gcd, simgcd, sptnet, rankstats, "
+            "uno, orca, dccl, promptcal, cipr, gpc, mugcd.",
         ),
         ({"minutes": 0}, SMALL, "minutes is 0. Give a number above 0."),
         ({"minutes": float("nan")}, SMALL, "minutes is nan. Give a number above 0."),
