@@ -9,7 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.loops import normal
-from helpers.objectives import CASES, DIM, LABELS, TOLERANCE, gradients, make_start, make_step, parts_of, permuted, plan_of
+from helpers.objectives import (
+    CASES,
+    DIM,
+    LABELS,
+    TOLERANCE,
+    gradients,
+    make_start,
+    make_step,
+    parts_of,
+    permuted,
+    plan_of,
+)
 from helpers.systems import system_trainer
 from sptnet.methods import METHODS
 
