@@ -119,7 +119,7 @@ def gpc_memory() -> Memory:
 
 
 CASES = {
-    "rankstats": Case(lambda: plan_of("rankstats", top=2)),
+    "rankstats": Case(lambda: plan_of("rankstats", top=1)),
     "uno": Case(lambda: plan_of("uno")),
     "orca": Case(lambda: plan_of("orca"), lambda: {"margin": torch.tensor(0.25)}),
     "dccl": Case(lambda: plan_of("dccl"), lambda: {"targets": clusters(4), "centroids": unit_rows(4, 20)}, added=6),

@@ -27,28 +27,34 @@ def naive_objective(rows, labels, epoch):
     p = np.array([softmax(row, 0.1) for row in rows["logits"].tolist()])
     one, two = p[:half], p[half:]
     top = [set(np.argsort(-row)[:TOP].tolist()) for row in rows["features"][:half]]
-    pairs = 0.0
+    pairs, n_pairs = 0.0, 0
     for i in new:
         for j in new:
-            same = float(one[i] @ two[j])
-            pairs -= math.log(same if top[i] == top[j] else 1 - same) / len(new) ** 2
+            agreement = float(one[i] @ two[j])
+            pairs -= math.log(agreement if top[i] == top[j] else 1 - agreement) / len(new) ** 2
+            n_pairs += top[i] == top[j]
     supervised = naive_cross_entropy(rows["logits"], (*labels, *labels))
-    agreement = float(((one - two) ** 2).mean())
+    squares = float(((one - two) ** 2).mean())
     weight = 50 * math.exp(-5 * (1 - min(epoch, 150) / 150) ** 2)
-    return {
+    parts = {
         "cross_entropy": supervised,
         "pairwise_bce": pairs,
-        "consistency": agreement,
-        "total": supervised + pairs + weight * agreement,
+        "consistency": squares,
+        "total": supervised + pairs + weight * squares,
     }
+    return parts, n_pairs
 
 
 @pytest.mark.parametrize("epoch", [0, 75, 150, 199])
 def test_the_objective_is_that_of_the_loops(epoch):
     labels = (*LABELS, -1, -1, -1)
     step = make_step(labels, epoch)
+    with torch.no_grad():
+        step.features[[5, 8]] += 3 * step.features[[2, 7]]
+    expected, n_pairs = naive_objective(arrays(step.rows), labels, epoch)
+    assert 6 < n_pairs < 36, "some pairs of different images match"
     found = parts_of(plan_of("rankstats", top=TOP).objective(step))
-    assert found == pytest.approx(naive_objective(arrays(step.rows), labels, epoch), abs=50 * TOLERANCE)
+    assert found == pytest.approx(expected, abs=50 * TOLERANCE)
 
 
 def pairs_alone(features, logits, labels=(-1, -1, -1)):
