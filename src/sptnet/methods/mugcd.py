@@ -75,7 +75,7 @@ def stages(config: Config) -> list[StagePlan]:
         supervised = cross_entropy(step.logits[known], step.labels[step.labelled], STUDENT_TEMPERATURE)
         gap = mean_entropy_gap(step.logits, STUDENT_TEMPERATURE)
         weight = settings.sup_weight
-        # The published formula has the entropy beside the weighted sum, not inside a bracket as SimGCD's code has it.
+        # The entropy stands beside the weighted sum, not inside the bracket as in SimGCD; no code was published.
         total = (1 - weight) * taught + weight * supervised + settings.entropy_weight * gap
         return MuGcdLoss(total, taught, supervised, gap)
 
