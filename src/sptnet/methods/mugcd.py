@@ -75,7 +75,8 @@ def stages(config: Config) -> list[StagePlan]:
         supervised = cross_entropy(step.logits[known], step.labels[step.labelled], STUDENT_TEMPERATURE)
         gap = mean_entropy_gap(step.logits, STUDENT_TEMPERATURE)
         weight = settings.sup_weight
-        total = (1 - weight) * (taught + settings.entropy_weight * gap) + weight * supervised
+        # The entropy stands beside the weighted sum, not inside the bracket as in SimGCD; no code was published.
+        total = (1 - weight) * taught + weight * supervised + settings.entropy_weight * gap
         return MuGcdLoss(total, taught, supervised, gap)
 
     optimisers: dict[Group, Optimiser] = {"model": model_optimiser(settings, config.training.momentum)}

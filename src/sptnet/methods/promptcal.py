@@ -1,7 +1,8 @@
 """PromptCAL (Zhang et al., CVPR 2023): contrast against a momentum teacher, calibrated by an affinity graph.
 
 Rows are the first views of all images, then the second views. All losses are computed in float32 or float64, whatever
-the input's dtype, and their gradients reach the student alone.
+the input's dtype, and their gradients reach the student alone. The published code also keeps the features of ImageNet
+images near those of the pre-trained backbone in the first five epochs, which the paper does not mention; not done here.
 """
 
 from dataclasses import dataclass, replace
