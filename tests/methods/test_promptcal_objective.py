@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sptnet.methods.affinity import affinity_graph
 
 from helpers.loops import normal, softmax, unit
 from helpers.objectives import (
@@ -24,7 +25,6 @@ from helpers.objectives import (
     plan_of,
 )
 from sptnet.head import TwinHead
-from sptnet.methods.affinity import affinity_graph
 
 NEIGHBOURS, QUANTILE = 5, 0.8
 CALIBRATED = CASES["promptcal, calibrated"]
