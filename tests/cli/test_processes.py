@@ -60,3 +60,19 @@ def test_misuse_is_printed_once_per_machine_and_a_failure_by_the_rank_that_fails
     rank_0.setenv("LOCAL_RANK", local_rank)
     assert (prints_error(Misuse("raised by all")), prints_error(Failure("raised by one"))) == (of_misuse, True)
     assert not prints_error(FailedOnRankZero("printed by rank 0"))
+
+
+def test_a_rank_that_prints_nothing_lets_the_other_one_print(rank_0: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    rank_0.setattr("sptnet.cli.processes.time.sleep", waited.append)
+    rank_0.setenv("WORLD_SIZE", "2")
+    rank_0.setenv("RANK", "1")
+    rank_0.setenv("LOCAL_RANK", "1")
+    let_first_print(Misuse("raised by all"))
+    assert waited == [SECONDS_TO_PRINT]
+    let_first_print(Failure("printed by this rank"))
+    let_first_print(FailedOnRankZero("printed already"))
+    rank_0.setenv("RANK", "0")
+    rank_0.setenv("LOCAL_RANK", "0")
+    let_first_print(Misuse("printed by this rank"))
+    assert len(waited) == 1

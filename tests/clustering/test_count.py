@@ -23,6 +23,7 @@ from sptnet.clustering.count_evidence import (
     relative,
     silhouette,
 )
+from sptnet.clustering.count_modules import count_modules
 from sptnet.clustering.count_search import ChosenCount, choose_best, choose_by_trust, plausible_range
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.errors import Misuse
@@ -111,15 +112,37 @@ def test_plausible_counts_of_negative_scores_hold_the_best() -> None:
     assert plausible_range([2, 3, 4], np.zeros(3)) == (2, 4)
 
 
-def test_without_labels_the_silhouette_counts() -> None:
+def test_without_labels_two_bounds_agree_on_clear_clusters() -> None:
     features, y = blobs(10, 5, seed=10)
     result = estimate_n_categories(features, np.full(len(y), -1), random_state=1, n_repeats=3)
-    assert (result.method, result.n_categories) == ("silhouette", 10)
+    assert (result.method, result.n_categories) == ("between", 10)
+    assert result.interval in ((10, 10), (10, 11))
     assert result.curve[0].n_categories == 2
     assert all(trial.labelled_accuracy is None and trial.score == trial.silhouette for trial in result.curve)
     assert max(trial.score for trial in result.curve) == next(t.score for t in result.curve if t.n_categories == 10)
     one_class = estimate_n_categories(features, np.where(y == 0, 0, -1), random_state=1, n_repeats=3)
-    assert one_class.method == "silhouette" and one_class.n_categories == 10
+    assert one_class.method == "between" and one_class.n_categories == 10
+
+
+def test_without_labels_unclear_clusters_have_a_wide_range() -> None:
+    """Six groups of three blobs that overlap: the silhouette sees the groups, the graph more than the groups."""
+    random = np.random.RandomState(0)
+    groups = np.eye(6, 24).repeat(3, axis=0)
+    centres = groups + 0.25 * random.standard_normal((18, 24))
+    points = centres.repeat(25, axis=0) + 0.12 * random.standard_normal((450, 24))
+    nothing = np.full(450, -1)
+    result = estimate_n_categories(points, nothing, random_state=1, n_repeats=2)
+    coarse = estimate_n_categories(points, nothing, random_state=1, n_repeats=2, method="silhouette").n_categories
+    low, high = result.interval
+    assert low == coarse < result.n_categories < high
+    assert low <= 18 <= high
+    assert result.n_categories == round((low * high) ** 0.5)
+    assert result.n_categories in [trial.n_categories for trial in result.curve]
+
+
+def test_few_points_are_one_module() -> None:
+    assert count_modules(np.eye(4), np.random.RandomState(0)) == 1
+    assert count_modules(np.ones((40, 3)) / 3**0.5, np.random.RandomState(0)) >= 1
 
 
 def test_a_search_without_labels_ends_after_the_best_silhouette() -> None:
@@ -327,7 +350,7 @@ X0, Y0 = blobs(4, 2, each=6)
         ({"X": np.full((24, 2), np.inf)}, "not finite"),
         ({"X": X0[:, 0]}, r"X has the shape \(24,\). Give one row of features for each point"),
         ({"X": X0[:, :0]}, r"X has the shape \(24, 0\)"),
-        ({"method": "guess"}, "unknown method 'guess'. Use one of: auto, share, balance, silhouette, brent"),
+        ({"method": "guess"}, "unknown method 'guess'. Use one of: auto, share, balance, between, silhouette, brent"),
         ({"n_repeats": 0}, "n_repeats is 0. Give a whole number of at least 1"),
     ],
 )

@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers.rounding import DOUBLE, assert_same, rounding
-from sptnet.clustering import infomap as module
+from sptnet.clustering.graph import infomap as module
 from sptnet.clustering.graph.infomap import SemiSupervisedInfomap, nearest_neighbours, neighbour_graph, unit_rows
 from sptnet.clustering.graph.map_equation import codelength, link_flow, minimise_codelength, visit_rates
 from sptnet.errors import Misuse

@@ -17,7 +17,8 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers.rounding import assert_same
-from sptnet.clustering import SelectiveNeighborClustering, lloyd, neighbor_levels
+from sptnet.clustering import SelectiveNeighborClustering, lloyd
+from sptnet.clustering.hierarchy import neighbor_levels
 from sptnet.clustering.hierarchy.neighbor_levels import pick_neighbors, unit_rows
 from sptnet.errors import Misuse
 

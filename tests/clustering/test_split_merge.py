@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers.rounding import DOUBLE, assert_same
-from sptnet.clustering import split_merge, split_merge_mixture
+from sptnet.clustering.mixture import split_merge, split_merge_mixture
 from sptnet.clustering.mixture.niw import Prior, log_evidence, log_marginal_likelihood, log_split_ratio
 from sptnet.clustering.mixture.split_merge import split_and_merge
 from sptnet.clustering.mixture.split_merge_mixture import SplitMergeMixture

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.rounding import assert_differs, assert_same
-from sptnet.clustering import niw
+from sptnet.clustering.mixture import niw
 from sptnet.methods import gpc
 from sptnet.methods.gpc import density_temperatures, prototype_loss
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.rounding import DOUBLE, SINGLE, rounding
+from sptnet.clustering.graph import affinity
 from sptnet.losses import info_nce, supervised_contrastive
-from sptnet.methods import affinity
 from sptnet.methods.promptcal import (
     affinity_graph,
     calibrated_loss,

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from sptnet.methods.affinity import affinity_graph
 
 from helpers.loops import normal, softmax, unit
 from helpers.objectives import (
@@ -24,6 +23,7 @@ from helpers.objectives import (
     parts_of,
     plan_of,
 )
+from sptnet.clustering.graph.affinity import affinity_graph
 from sptnet.head import TwinHead
 
 NEIGHBOURS, QUANTILE = 5, 0.8

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from sptnet.cli.processes import prints_error, set_up_rank
+from sptnet.cli.processes import let_first_print, prints_error, set_up_rank
 from sptnet.cli.stopping import Stopped, Verbs
 from sptnet.cli.verbs import (
     check,
@@ -74,6 +74,7 @@ def main() -> None:
     except SptnetError as error:
         if prints_error(error):
             print(f"error: {error.shown or error}", file=sys.stderr)
+        let_first_print(error)
         sys.exit(error.exit_code)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)

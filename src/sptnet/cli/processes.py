@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 from sptnet.errors import Misuse, SptnetError
@@ -9,6 +10,8 @@ from sptnet.runtime.torchrun import is_first
 
 DISTRIBUTED = frozenset({"discover", "estimate", "predict", "train"})
 """Commands whose work is shared among the ranks."""
+SECONDS_TO_PRINT = 10.0
+"""Longest wait for the rank that prints an error which all ranks raise; torchrun ends it when that rank has ended."""
 
 
 def set_up_rank(arguments: Sequence[str]) -> None:
@@ -21,6 +24,12 @@ def set_up_rank(arguments: Sequence[str]) -> None:
         sys.exit()
     for name in ("RANK", "WORLD_SIZE"):
         os.environ.pop(name, None)
+
+
+def let_first_print(error: SptnetError) -> None:
+    """Wait on a rank that prints nothing: torchrun ends all ranks as soon as one has ended, the printing one too."""
+    if not error.reported_elsewhere and not prints_error(error):
+        time.sleep(SECONDS_TO_PRINT)
 
 
 def prints_error(error: SptnetError) -> bool:

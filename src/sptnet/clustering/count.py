@@ -9,6 +9,7 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 
 from sptnet.clustering.count_evidence import Counts
+from sptnet.clustering.count_modules import count_modules, middle
 from sptnet.clustering.count_search import (
     Choice,
     Curve,
@@ -35,7 +36,8 @@ DIMENSIONS = 64
 STARTS = 10  # k-means starts per count for "brent", summed over all repeats
 
 Floats = npt.NDArray[np.float32]
-CountMethod = Literal["auto", "share", "balance", "silhouette", "brent"]
+CountMethod = Literal["auto", "share", "balance", "between", "silhouette", "brent"]
+WITHOUT_LABELS = ("between", "silhouette")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class CountEstimate:
 
     n_categories: int
     interval: tuple[int, int]
-    """Lowest and highest plausible count: a 90 % range by "share"; the other methods are less exact."""
+    """Lowest and highest plausible count: a 90 % range by "share", two bounds by "between"; others are less exact."""
     curve: list[CountTrial]
     method: str
 
@@ -87,7 +89,9 @@ def estimate_n_categories(
     Each repeat uses at most 20,000 points and leaves some known classes out for its own estimate.
     "silhouette" finds the count with the best separated clusters. It uses no labels and therefore no information on
     how fine the categories should be.
-    "auto" is "share" if at least two known classes have two labelled points each, else "silhouette".
+    "between" uses no labels either. The count with the best silhouette is its lower bound, the number of modules in a
+    graph of five neighbours per point its upper bound, and their geometric mean the estimate.
+    "auto" is "share" if at least two known classes have two labelled points each, else "between".
     "brent" is the published rule: maximise the accuracy of the labelled points under k-means with Brent's bounded
     search; the best of all tried counts is kept.
     """
@@ -99,8 +103,8 @@ def estimate_n_categories(
     known, ranks = class_ranks(y, len(points))
     comparable = bool((np.bincount(ranks[ranks >= 0], minlength=1) >= 2).sum() >= 2)
     if method == "auto":
-        method = "share" if comparable else "silhouette"
-    check_labels(ranks, len(known), comparable or method == "silhouette")
+        method = "share" if comparable else "between"
+    check_labels(ranks, len(known), comparable or method in WITHOUT_LABELS)
     low, high = checked_range(min_categories, max_categories, ranks)
     random = check_random_state(random_state)
     seeds = [int(seed) for seed in random.randint(2**31 - 1, size=n_repeats)]
@@ -110,14 +114,27 @@ def estimate_n_categories(
         return make_estimate(curve, curve.accuracies, choose_best, method)
     reduced = principal_components(points, DIMENSIONS)
     curve = Curve([GrowingRepeat(reduced, ranks, seed) for seed in seeds], on_trial)
-    if method == "silhouette":
+    if method in WITHOUT_LABELS:
         search_by_silhouette(curve, low, high)
         refine(curve, curve.silhouettes)
-        return make_estimate(curve, curve.silhouettes, choose_best, method)
+        separated = make_estimate(curve, curve.silhouettes, choose_best, "silhouette")
+        return separated if method == "silhouette" else estimate_between(points, low, high, random, separated, curve)
     search_by_balance(curve, low, high)
     refine(curve, curve.balance_scores)
     balanced = make_estimate(curve, curve.balance_scores, choose_by_trust, "balance")
     return balanced if method == "balance" else estimate_by_share(points, ranks, low, high, random, balanced)
+
+
+def estimate_between(
+    points: Floats, low: int, high: int, random: np.random.RandomState, separated: CountEstimate, curve: Curve
+) -> CountEstimate:
+    """Take the middle between the count with the best silhouette and the number of modules of a neighbour graph."""
+    modules = min(high, max(low, count_modules(points, random)))
+    least, most = sorted((separated.n_categories, modules))
+    n_categories = middle(least, most)
+    curve(n_categories)  # the curve must contain the estimate
+    tried = make_estimate(curve, curve.silhouettes, choose_best, "between")
+    return replace(tried, n_categories=n_categories, interval=(least, most))
 
 
 def estimate_by_share(

@@ -32,5 +32,10 @@ def noted_interrupts() -> Iterator[Callable[[], None]]:
     signal.signal(signal.SIGINT, handler)
     try:
         yield check
+    except Exception:
+        # Ctrl-C reaches the worker processes too: their death may be noticed before a dropped interrupt is.
+        if interrupted.is_set():
+            raise KeyboardInterrupt from None
+        raise
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)

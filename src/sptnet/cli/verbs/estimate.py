@@ -25,7 +25,8 @@ def estimate(
     most: Annotated[int | None, typer.Option("--max", help="Largest count to try; 1000 or images / 4.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of everything random.")] = 0,
     method: Annotated[
-        str, typer.Option(help="share, balance, silhouette (needs no labels), brent (the published rule), or auto.")
+        str,
+        typer.Option(help="auto, share, balance, brent (published), between or silhouette (need no labels)."),
     ] = "auto",
     backbone: BACKBONE = None,
     weights: WEIGHTS = None,
