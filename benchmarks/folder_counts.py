@@ -32,6 +32,7 @@ from sptnet.model.backbone import build_backbone
 from sptnet.runtime.compute import choose_compute
 
 RULES = {"new": "auto", "balance": "balance"}
+UNLABELLED_RULES = {"between": "between", "silhouette": "silhouette"}
 Floats = npt.NDArray[np.float32]
 
 
@@ -84,6 +85,16 @@ def measure(draw: Draw, features: dict[str, Floats], seed: int) -> dict[str, Any
     }
 
 
+def measure_without_labels(draw: Draw, features: dict[str, Floats], seed: int) -> dict[str, Any]:
+    """Count the categories of a draw as if no image had a label."""
+    points = unit_features(np.stack([features[str(file)] for file in draw.files]))
+    nothing, line = np.full(len(points), -1), {}
+    for name, rule in UNLABELLED_RULES.items():
+        found = estimate_n_categories(points, nothing, random_state=seed, method=rule)  # type: ignore[arg-type]
+        line[name] = {"count": found.n_categories, "range": found.interval}
+    return line
+
+
 def summary(lines: list[dict[str, Any]], rule: str) -> str:
     """How often the range holds the truth, the median error, the direction of errors, and the median width."""
     true = np.array([line["categories"] for line in lines])
@@ -107,8 +118,10 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=sorted(CATEGORIES), choices=sorted(CATEGORIES))
     parser.add_argument("--draws", type=int, default=40, help="draws per set")
     parser.add_argument("--first", type=int, default=0, help="number of the first draw")
+    parser.add_argument("--without-labels", action="store_true", help="hide all labels, and only count")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
+    rules, way = (UNLABELLED_RULES, measure_without_labels) if given.without_labels else (RULES, measure)
     done = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
     given.out.parent.mkdir(parents=True, exist_ok=True)
     for set_name in given.sets:
@@ -121,15 +134,17 @@ def main() -> None:
             if any(key.items() <= line.items() for line in done):
                 continue
             facts = {"categories": draw.n_categories, "known": len(draw.known), "long_tailed": draw.long_tailed}
-            line = key | facts | {"labels": sum(draw.labelled)} | measure(draw, features, seed=0)
+            line = key | facts | {"labels": sum(draw.labelled)} | way(draw, features, seed=0)
             with given.out.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             done.append(line)
     for name in (*given.sets, "all"):
         lines = [line for line in done if name in ("all", line["set"])]
         print(f"{name}, {len(lines)} draws")
-        for rule in RULES:
+        for rule in rules:
             print(f"  {summary(lines, rule)}")
+        if given.without_labels:
+            continue
         held = np.mean([line["expected"][1] <= line["right"] <= line["expected"][2] for line in lines])
         ece, auroc = (np.mean([line[key] for line in lines if line[key] is not None]) for key in ("ece", "auroc"))
         print(f"  certainty: ECE {ece:.3f}, AUROC {auroc:.3f}, expected accuracy holds in {held:.0%}")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from sptnet.cli.processes import DISTRIBUTED, prints_error, set_up_rank
+from sptnet.cli.processes import DISTRIBUTED, SECONDS_TO_PRINT, let_first_print, prints_error, set_up_rank
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.distributed import FailedOnRankZero
 
