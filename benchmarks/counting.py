@@ -36,8 +36,8 @@ from sptnet.model.backbone import build_backbone
 from sptnet.runtime.compute import choose_compute
 
 COLUMNS = [
-    *("set", "true", "known", "balance, per seed", "brent, per seed", "error", "error of brent"),
-    *("seconds", "published, seconds", "ratio"),
+    *("set", "true", "known", "share, per seed", "balance, per seed", "brent, per seed", "errors of the three"),
+    *("range of share holds", "seconds", "published, seconds", "ratio"),
 ]
 
 
@@ -106,11 +106,15 @@ def published_form(one: Problem, most: int) -> int:
     return int(minimize_scalar(loss, bounds=(one.n_known, min(most, len(points))), method="bounded").x)
 
 
-def row(one: Problem, seeds: int, most: int, published: bool) -> list[str]:
+def row(one: Problem, seeds: int, most: int, published: bool, brent: bool) -> list[str]:
     """One row of the table: estimates, errors and times."""
     start = time.process_time()
-    ours = [estimate_n_categories(one.points, one.y, random_state=seed).n_categories for seed in range(seeds)]
+    ours = [estimate_n_categories(one.points, one.y, random_state=seed) for seed in range(seeds)]
     seconds = (time.process_time() - start) / seeds
+    earlier = [
+        estimate_n_categories(one.points, one.y, random_state=seed, method="balance").n_categories
+        for seed in range(seeds)
+    ]
     slow = float("nan")
     if published:
         start = time.process_time()
@@ -121,12 +125,14 @@ def row(one: Problem, seeds: int, most: int, published: bool) -> list[str]:
         estimate_n_categories(
             one.points, one.y, max_categories=high, random_state=seed, method="brent", n_repeats=1
         ).n_categories
-        for seed in range(seeds)
+        for seed in range(seeds if brent else 0)
     ]
-    errors = [float(np.mean([abs(count - one.truth) for count in counts])) for counts in (ours, theirs)]
+    counts = [[found.n_categories for found in ours], earlier, theirs]
+    errors = [f"{np.mean([abs(k - one.truth) for k in tried]):.1f}" if tried else "" for tried in counts]
+    held = sum(low <= one.truth <= high for low, high in (found.interval for found in ours))
     return [
-        *(one.name, str(one.truth), str(one.n_known), " ".join(map(str, ours)), " ".join(map(str, theirs))),
-        *(f"{errors[0]:.1f}", f"{errors[1]:.1f}", f"{seconds:.1f}", f"{slow:.1f}", f"{slow / seconds:.0f}"),
+        *(one.name, str(one.truth), str(one.n_known), *(" ".join(map(str, tried)) for tried in counts)),
+        *(", ".join(errors), f"{held} of {seeds}", f"{seconds:.1f}", f"{slow:.1f}", f"{slow / seconds:.0f}"),
     ]
 
 
@@ -144,7 +150,7 @@ def subset(one: Problem, seed: int) -> Problem:
 
 def compare_on_subsets(problems: list[Problem], n: int, most: int) -> None:
     """Print errors and intervals on `n` random subsets per problem."""
-    columns = ["set", "true / known", "balance (plausible)", "brent", "error", "error of brent", "truth is plausible"]
+    columns = ["set", "true / known", "share (plausible)", "brent", "error", "error of brent", "truth is plausible"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     for one in problems:
         parts = [subset(one, seed) for seed in range(n)]
@@ -185,6 +191,7 @@ def main() -> None:
         "--max", type=int, default=1000, help="largest number of categories that the published rule tries"
     )
     parser.add_argument("--without-published-form", action="store_true", help="skip the slow form and the ratio")
+    parser.add_argument("--without-brent", action="store_true", help="skip the published rule")
     arguments = parser.parse_args()
     problems = [digits(), *read_problems(arguments.features)]
     if arguments.subsets:
@@ -192,7 +199,8 @@ def main() -> None:
         return
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
     for one in problems:
-        cells = row(one, arguments.seeds, arguments.max, not arguments.without_published_form)
+        published, brent = not arguments.without_published_form, not arguments.without_brent
+        cells = row(one, arguments.seeds, arguments.max, published, brent)
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
