@@ -16,7 +16,16 @@ from sptnet.discovery import pace as pace_module
 from sptnet.discovery.discover import Wishes, plan_discovery
 from sptnet.discovery.pace import Pace, measure_pace
 from sptnet.discovery.plan import ImageFacts, Plan, after_training, before_training, limit_stages
-from sptnet.discovery.planner import LEAST_STEPS, PLANNED, SCHEDULES, STAGES, make_plan, scaled_border, with_batch_size
+from sptnet.discovery.planner import (
+    LEAST_STEPS,
+    PLANNED,
+    SCHEDULES,
+    STAGES,
+    STEPS_PER_LABEL,
+    make_plan,
+    scaled_border,
+    with_batch_size,
+)
 from sptnet.discovery.settings import make_settings
 from sptnet.errors import Misuse
 from sptnet.methods import METHODS, stages_of
@@ -259,6 +268,19 @@ def test_what_somebody_has_set_stays() -> None:
     for method in METHODS:
         plan = make_plan(config, SMALL, CPU, None, method, given)
         assert plan.config == config.model_copy(update={"method": method})
+
+
+@pytest.mark.parametrize(("labelled", "steps"), [(0, 150), (30, 150), (100, 100 * STEPS_PER_LABEL), (10_000, 800)])
+def test_few_labels_shorten_the_training_from_clusters(labelled: int, steps: int) -> None:
+    """Four batches per epoch, 200 epochs as published at most."""
+    few = replace(SMALL, labelled=labelled)
+    plan = planned(few, GPU, None, "simgcd")
+    assert plan.config.simgcd.epochs == -(-steps // 4)
+    assert plan.config.simgcd.teacher_warm_up == max(1, round(0.15 * plan.config.simgcd.epochs))
+    published = make_plan(auto(few, head={"start": "random"}), few, GPU, None, "simgcd", {"head.start"})
+    assert published.config.simgcd.epochs == 200, "random prototypes need their length"
+    given = make_plan(auto(few, simgcd={"epochs": 180}), few, GPU, None, "simgcd", {"simgcd.epochs"})
+    assert given.config.simgcd.epochs == 180
 
 
 @pytest.mark.parametrize("method", STAGES)

@@ -16,7 +16,7 @@ from sptnet.data.split import make_split
 from sptnet.results.run_folder import RunFolder
 from sptnet.training.experiment import Experiment
 
-EPOCHS = {"gcd": 6, "rankstats": 6, "uno": 12, "orca": 30, "dccl": 6, "cipr": 6, "gpc": 6, "mugcd": 20}
+EPOCHS = {"gcd": 4, "rankstats": 6, "uno": 12, "orca": 30, "dccl": 6, "cipr": 6, "gpc": 6, "mugcd": 16}
 EPOCHS |= {"promptcal": 2, "promptcal_calibrated": 1}
 SCHEDULES = {
     "rankstats.ramp_up": 4,
@@ -30,7 +30,7 @@ class Runs:
     """Runs on a third of the digits that share one bank of tokens."""
 
     def __init__(self, folder: Path):
-        bank = {"views.bank": 4, "views.bank_folder": str(folder / "tokens"), "training.evaluate_every": 100}
+        bank = {"views.bank": 2, "views.bank_folder": str(folder / "tokens"), "training.evaluate_every": 100}
         epochs = {f"{stage}.epochs": n for stage, n in EPOCHS.items()}
         self.folder, self.config = folder, load_recipe("digits", {**bank, **epochs, **SCHEDULES})
         some = digits().subset(np.arange(0, len(digits()), 3))

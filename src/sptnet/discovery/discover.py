@@ -154,7 +154,13 @@ def plan_discovery(
 
     banks = banks_with_room(config.views, run.path, training, backbone)
     facts = ImageFacts(
-        len(images.image_set), training, split.n_known, banks, backbone.pixels.image_size, can_try(split)
+        len(images.image_set),
+        training,
+        split.n_known,
+        banks,
+        backbone.pixels.image_size,
+        len(split.labelled),
+        can_try(split),
     )
 
     def plan() -> Plan:

@@ -24,6 +24,8 @@ class ImageFacts:
     """Views per image of the token banks that the disk has room for, largest first."""
     image_size: int
     """Pixels per side of a view."""
+    labelled: int = 10_000
+    """Training images with a label."""
     can_try: bool = False
     """True if the labels are enough for a trial on hidden ones."""
 

@@ -37,6 +37,8 @@ WITH_TOKENS = ("promptcal", "promptcal_calibrated")
 # From clusters, SimGCD has most of its gain after a hundred steps (docs/results.md). SPTNet's prompts begin as noise:
 # with 40 steps it ends below the SimGCD model it starts from, and prompts alone warm up for 1,000 steps.
 LEAST_STEPS = {"simgcd": 150, "sptnet": 5000}
+# With few labels, images are drawn to the few labelled ones the more the longer it trains (docs/results.md).
+STEPS_PER_LABEL = 2
 TRIAL_STEPS = 100  # of the training that is tried on hidden labels (discovery/trial.py)
 WARM_UP = 0.15  # share of the epochs in which the teacher sharpens
 FILL_SHARE = 0.35  # of the training time that filling a token bank may take
@@ -178,11 +180,19 @@ class Planner:
         stages = {}
         for number, (stage, published) in enumerate(STAGES[method].items()):
             given = f"{stage}.epochs" in self.given
-            epochs = getattr(self.config, stage).epochs if given else max(1, round(share * published))
+            planned = max(1, min(round(share * published), self.most_epochs(stage, published)))
+            epochs = getattr(self.config, stage).epochs if given else planned
             steps = epochs * self.batches
             filled = min(bank * self.facts.training, 2 * size * steps) if number == 0 else 0
             stages[stage] = epochs, filled * pace.forward + self.facts.training * pace.read + steps * per_step[stage]
         return stages
+
+    def most_epochs(self, stage: str, published: int) -> int:
+        """Largest number of epochs that is of use; from clusters, fewer than published if there are few labels."""
+        if stage != "simgcd" or self.setting("head.start") != "clusters":
+            return published
+        steps = max(LEAST_STEPS["simgcd"], STEPS_PER_LABEL * self.facts.labelled)
+        return -(-steps // self.batches)
 
     def longest(self, method: str) -> Stages:
         """Stages at the largest share of their published length that fits into the time."""
