@@ -264,7 +264,8 @@ def main() -> None:
     backbone = build_backbone(given.backbone, given.weights, given.size)
     for number in given.numbers:
         for set_name in given.sets:
-            done = {line["arm"] for line in lines if (line["set"], line["draw"]) == (set_name, number)}
+            this = {"set": set_name, "draw": number, "steps": given.steps, "batch": given.batch}
+            done = {line["arm"] for line in lines if this.items() <= line.items()}
             missing = [arm for arm in given.arms if arm not in done]
             if not missing:
                 continue
@@ -284,7 +285,8 @@ def main() -> None:
                 print(json.dumps(line), flush=True)
                 with given.out.open("a") as file:
                     file.write(json.dumps(line) + "\n")
-    compare([line for line in lines if line["arm"] in given.arms], "discover")
+    length = {"steps": given.steps, "batch": given.batch}
+    compare([line for line in lines if line["arm"] in given.arms and length.items() <= line.items()], "discover")
 
 
 if __name__ == "__main__":
