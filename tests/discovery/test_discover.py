@@ -278,7 +278,7 @@ def test_a_clustered_pile_gets_a_method_that_learns(call: Call, bare: Path, tmp_
     answer = call(*words)
     assert answer.code == 0, answer.err
     assert "of 2 known categories (a, b)" in answer.out
-    assert "  SimGCD for 200 epochs" in answer.out
+    assert "  SimGCD for 22 epochs" in answer.out, "150 steps, seven per epoch"
 
 
 def test_new_categories_keep_their_names_in_the_next_round(
