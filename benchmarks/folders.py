@@ -145,6 +145,8 @@ def measure(run: Path, truth: dict[str, str], known: tuple[str, ...]) -> dict[st
         "count": None if estimate is None else estimate["n_categories"],
         "range": None if estimate is None else estimate["interval"],
         "expected": facts.get("expected_accuracy"),
+        "method": (run / "config.toml").read_text().splitlines()[0].split('"')[1],
+        "trial": facts.get("trial"),
     }
 
 
