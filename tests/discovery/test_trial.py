@@ -71,7 +71,7 @@ def test_few_labels_show_nothing(n_known: int, each: int, able: bool) -> None:
 
 @pytest.mark.parametrize(
     ("only_clustering", "only_training", "prefers"),
-    [(0, 0, False), (3, 3, False), (1, 0, True), (5, 3, True), (9, 3, True), (3, 9, False)],
+    [(0, 0, False), (3, 3, False), (1, 0, False), (2, 0, True), (5, 3, False), (9, 3, True), (3, 9, False)],
 )
 def test_the_clustering_is_kept_if_it_is_better(only_clustering: int, only_training: int, prefers: bool) -> None:
     verdict = Verdict(30, 10 + only_clustering, 10 + only_training, only_clustering, only_training)

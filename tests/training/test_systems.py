@@ -35,10 +35,17 @@ def trained_losses(trainer):
     return [{name: float(value) for name, value in parts.items()} for parts in steps]
 
 
+def golden_trainer(name):
+    """Trainer of a stage whose views are the same on every processor: strong views may differ by a level of a pixel."""
+    trainer = system_trainer(*STAGES[name])
+    trainer.data.maker.strong_view = trainer.data.maker.random_view
+    return trainer
+
+
 def record_golden_losses():
     """Write golden_systems.json from the code as it is."""
     torch.set_num_threads(1)
-    recorded = {name: trained_losses(system_trainer(*which)) for name, which in STAGES.items()}
+    recorded = {name: trained_losses(golden_trainer(name)) for name in STAGES}
     GOLDEN.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
 
 
@@ -46,7 +53,7 @@ def record_golden_losses():
 @pytest.mark.parametrize("name", STAGES)
 def test_ten_steps_give_the_recorded_losses(name):
     recorded = json.loads(GOLDEN.read_text(encoding="utf-8"))[name]
-    made = trained_losses(system_trainer(*STAGES[name]))
+    made = trained_losses(golden_trainer(name))
     assert len(made) == len(recorded) == 10
     for ours, expected in zip(made, recorded, strict=True):
         assert ours == pytest.approx(expected, abs=TOLERANCE)
