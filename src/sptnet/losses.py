@@ -25,25 +25,41 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
-def _unit(x: Float[Tensor, "n dim"]) -> Float[Tensor, "n dim"]:
-    """Normalise rows to length one; a zero row stays zero and has a finite gradient."""
+def unit_rows(x: Float[Tensor, "n dim"]) -> Float[Tensor, "n dim"]:
+    """Normalise rows to length one, in float32 or float64; a zero row stays zero and has a finite gradient."""
+    x = at_least_float32(x)
     length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     return x / torch.where(length > 0, length, 1.0)
 
 
-def _log_softmax_over_others(projections: Float[Tensor, "n dim"], temperature: float) -> Float[Tensor, "n n"]:
-    """Return log(exp(z_i.z_a/t) / sum_{b != i} exp(z_i.z_b/t)); the diagonal is set to zero and must not be used."""
+def _log_softmax_over_others(
+    projections: Float[Tensor, "n dim"], temperature: float, teacher: Float[Tensor, "n dim"] | None = None
+) -> Float[Tensor, "n n"]:
+    """Return log(exp(z_i.t_a/t) / sum_{b != i} exp(z_i.t_b/t)); the diagonal is set to zero and must not be used.
+
+    The rows t are those of the teacher, detached, or the rows z themselves without one.
+    """
     with torch.autocast(projections.device.type, enabled=False):  # keep the matrix product in full precision
-        z = _unit(at_least_float32(projections))
+        z = unit_rows(projections)
+        others = z if teacher is None else unit_rows(teacher.detach().to(z.dtype))
         diagonal = torch.eye(len(z), dtype=torch.bool, device=z.device)
-        similarities = (z @ z.T / temperature).masked_fill(diagonal, -torch.inf)
+        similarities = (z @ others.T / temperature).masked_fill(diagonal, -torch.inf)
         return F.log_softmax(similarities, dim=1).masked_fill(diagonal, 0.0)
 
 
-def info_nce(projections: Float[Tensor, "2b dim"], temperature: float = INFO_NCE_TEMPERATURE) -> Scalar:
-    """L_nce^un: identify the other view of the same image among all other views of the batch."""
+def info_nce(
+    projections: Float[Tensor, "2b dim"],
+    temperature: float = INFO_NCE_TEMPERATURE,
+    teacher: Float[Tensor, "2b dim"] | None = None,
+) -> Scalar:
+    """L_nce^un: identify the other view of the same image among all other views of the batch; zero for an empty one.
+
+    With the projections of a teacher, these are compared with, and get no gradient.
+    """
     n = len(projections)
-    log_p = _log_softmax_over_others(projections, temperature)
+    if n == 0:
+        return at_least_float32(projections).sum()
+    log_p = _log_softmax_over_others(projections, temperature, teacher)
     rows = torch.arange(n, device=projections.device)
     return -log_p[rows, rows.roll(n // 2)].mean()
 
@@ -52,11 +68,15 @@ def supervised_contrastive(
     projections: Float[Tensor, "2b dim"],
     labels: Int[Tensor, " b"],
     temperature: float = SUPERVISED_CONTRASTIVE_TEMPERATURE,
+    teacher: Float[Tensor, "2b dim"] | None = None,
 ) -> Scalar:
-    """L_nce^sup: attract each view to all other views of its class; zero for an empty batch."""
+    """L_nce^sup: attract each view to all other views of its class; zero for an empty batch.
+
+    With the projections of a teacher, views are attracted to these, which get no gradient.
+    """
     if len(projections) == 0:
         return at_least_float32(projections).sum()
-    log_p = _log_softmax_over_others(projections, temperature)
+    log_p = _log_softmax_over_others(projections, temperature, teacher)
     row_labels = labels.repeat(2)
     positive = (row_labels[:, None] == row_labels[None, :]).fill_diagonal_(False)
     return -((log_p * positive).sum(1) / positive.sum(1)).mean()

@@ -16,8 +16,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers.rounding import DOUBLE, assert_same, rounding
 from sptnet.clustering.graph import infomap as module
-from sptnet.clustering.graph.infomap import SemiSupervisedInfomap, nearest_neighbours, neighbour_graph, unit_rows
+from sptnet.clustering.graph.infomap import SemiSupervisedInfomap, nearest_neighbours, neighbour_graph
 from sptnet.clustering.graph.map_equation import codelength, link_flow, minimise_codelength, visit_rates
+from sptnet.clustering.points import unit_rows
 from sptnet.errors import Misuse
 
 # --- oracles: float64, one link, one node and one module at a time ---

@@ -19,8 +19,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from helpers.rounding import assert_same
 from sptnet.clustering import SelectiveNeighborClustering, lloyd
 from sptnet.clustering.hierarchy import neighbor_levels
-from sptnet.clustering.hierarchy.neighbor_levels import pick_neighbors, unit_rows
+from sptnet.clustering.hierarchy.neighbor_levels import pick_neighbors
 from sptnet.errors import Misuse
+from sptnet.losses import unit_rows
 
 # --- oracle: float64, one point at a time; links, removals and majorities as they are specified ---
 

@@ -17,8 +17,6 @@ from sptnet.methods.promptcal import (
     calibrated_loss,
     push,
     ramp,
-    teacher_info_nce,
-    teacher_supervised_contrastive,
 )
 
 SEEDS = st.integers(0, 10_000)
@@ -333,7 +331,7 @@ def test_teacher_info_nce_equals_the_loops(images, temperature):
         return [(i + images) % (2 * images)]
 
     expected = naive_teacher(student.tolist(), teacher.tolist(), other_view, temperature)
-    assert number(teacher_info_nce(student, teacher, temperature)) == pytest.approx(expected, rel=DOUBLE, abs=DOUBLE)
+    assert number(info_nce(student, temperature, teacher)) == pytest.approx(expected, rel=DOUBLE, abs=DOUBLE)
 
 
 LABELS = {"one image": [2], "a class of one": [0, 1, 0], "all alike": [3, 3, 3], "all different": [4, 2, 0, 1]}
@@ -349,7 +347,7 @@ def test_teacher_supervised_contrastive_equals_the_loops(labels, temperature):
     def same_class(i):
         return [j for j in range(n) if j != i and both[j] == both[i]]
 
-    value = teacher_supervised_contrastive(student, teacher, torch.tensor(labels), temperature)
+    value = supervised_contrastive(student, torch.tensor(labels), temperature, teacher)
     expected = naive_teacher(student.tolist(), teacher.tolist(), same_class, temperature)
     assert number(value) == pytest.approx(expected, rel=DOUBLE, abs=DOUBLE)
 
@@ -357,8 +355,8 @@ def test_teacher_supervised_contrastive_equals_the_loops(labels, temperature):
 def test_a_teacher_that_equals_the_student_gives_the_losses_without_a_teacher():
     features, labels = normal(10, 4, seed=20), torch.tensor([0, 1, 0, 2, 1])
     nce, contrast = number(info_nce(features)), number(supervised_contrastive(features, labels))
-    assert number(teacher_info_nce(features, features)) == pytest.approx(nce, rel=DOUBLE)
-    assert number(teacher_supervised_contrastive(features, features, labels)) == pytest.approx(contrast, rel=DOUBLE)
+    assert number(info_nce(features, teacher=features)) == pytest.approx(nce, rel=DOUBLE)
+    assert number(supervised_contrastive(features, labels, teacher=features)) == pytest.approx(contrast, rel=DOUBLE)
 
 
 @settings(max_examples=20, deadline=None, derandomize=True)
@@ -370,10 +368,10 @@ def test_losses_with_a_teacher_ignore_the_order_of_images_and_the_names_of_class
     order, names = torch.randperm(images, generator=generator), torch.randperm(3, generator=generator)
     rows = torch.cat([order, order + images])
     permuted = (
-        teacher_info_nce(student[rows], teacher[rows]),
-        teacher_supervised_contrastive(student[rows], teacher[rows], names[labels[order]]),
+        info_nce(student[rows], teacher=teacher[rows]),
+        supervised_contrastive(student[rows], names[labels[order]], teacher=teacher[rows]),
     )
-    expected = teacher_info_nce(student, teacher), teacher_supervised_contrastive(student, teacher, labels)
+    expected = info_nce(student, teacher=teacher), supervised_contrastive(student, labels, teacher=teacher)
     for value, other in zip(permuted, expected, strict=True):
         assert number(value) == pytest.approx(number(other), rel=DOUBLE, abs=DOUBLE)
 
@@ -387,11 +385,11 @@ def calibrated(student, teacher, bank):
 
 
 def nce(student, teacher, bank):
-    return teacher_info_nce(student, teacher)
+    return info_nce(student, teacher=teacher)
 
 
 def contrast(student, teacher, bank):
-    return teacher_supervised_contrastive(student, teacher, torch.arange(len(student) // 2) % 2)
+    return supervised_contrastive(student, torch.arange(len(student) // 2) % 2, teacher=teacher)
 
 
 ALL = pytest.mark.parametrize("loss", [calibrated, nce, contrast])

@@ -1,5 +1,7 @@
 """Points for counting: unit features, and their principal components."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,8 +17,14 @@ def unit_features(X: npt.ArrayLike) -> Floats:  # noqa: N803
         raise Misuse(f"X has the shape {data.shape}. Give one row of features for each point.")
     if not np.isfinite(data).all():
         raise Misuse("X holds values that are not finite. Leave out the points whose features are NaN or infinite.")
-    data = data / np.maximum(np.abs(data).max(axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    unit: Floats = data / np.maximum(np.linalg.norm(data, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return unit_rows(data)
+
+
+def unit_rows(points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Normalise rows (n x dim) to length one in their own precision; a row of zeros stays zero."""
+    tiny = np.finfo(points.dtype).tiny
+    scaled = points / np.maximum(np.abs(points).max(axis=1, keepdims=True, initial=0), tiny)  # else squares overflow
+    unit: npt.NDArray[Any] = scaled / np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), tiny)
     return unit
 
 

@@ -9,19 +9,13 @@ from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from sptnet.clustering.graph.affinity import affinity_graph, unit_rows
+from sptnet.clustering.graph.affinity import affinity_graph
 from sptnet.config import CalibratedSettings, Config, TrainedSettings
 from sptnet.head import CentroidHead, Head, TwinHead
-from sptnet.losses import (
-    INFO_NCE_TEMPERATURE,
-    SUPERVISED_CONTRASTIVE_TEMPERATURE,
-    Loss,
-    Scalar,
-    contrastive_loss,
-)
+from sptnet.losses import Loss, Scalar, contrastive_loss, info_nce, supervised_contrastive, unit_rows
 from sptnet.methods.method import Method
 from sptnet.methods.phases import JOINT, Always
 from sptnet.methods.simgcd import limit, model_optimiser
@@ -34,8 +28,6 @@ __all__ = [
     "calibrated_loss",
     "push",
     "ramp",
-    "teacher_info_nce",
-    "teacher_supervised_contrastive",
 ]
 
 CALIBRATED_TEMPERATURE = 0.07
@@ -68,52 +60,6 @@ def calibrated_loss(
         log_p = F.log_softmax(similarities / temperature, dim=1)
     attracts = F.pad(positives, (1, 0), value=True)
     return -(log_p.masked_fill(~attracts, 0.0).sum(1) / attracts.sum(1)).mean()
-
-
-def _log_softmax_over_others(
-    student: Float[Tensor, "n dim"], teacher: Float[Tensor, "n dim"], temperature: float
-) -> Float[Tensor, "n n"]:
-    """Return log(exp(s_i.t_a/t) / sum_{b != i} exp(s_i.t_b/t)); the diagonal is set to zero and must not be used."""
-    with torch.autocast(student.device.type, enabled=False):  # keep the matrix product in full precision
-        z = unit_rows(student)
-        diagonal = torch.eye(len(z), dtype=torch.bool, device=z.device)
-        similarities = z @ unit_rows(teacher.detach().to(z.dtype)).T / temperature
-        return F.log_softmax(similarities.masked_fill(diagonal, -torch.inf), dim=1).masked_fill(diagonal, 0.0)
-
-
-def teacher_info_nce(
-    student: Float[Tensor, "2b dim"], teacher: Float[Tensor, "2b dim"], temperature: float = INFO_NCE_TEMPERATURE
-) -> Scalar:
-    """Identify the teacher's other view of the same image among all other views; zero for an empty batch.
-
-    The teacher's feature of the same view is left out, so that this is `losses.info_nce` if the teacher equals the
-    student.
-    """
-    n = len(student)
-    if n == 0:
-        return unit_rows(student).sum()
-    log_p = _log_softmax_over_others(student, teacher, temperature)
-    rows = torch.arange(n, device=student.device)
-    return -log_p[rows, rows.roll(n // 2)].mean()
-
-
-def teacher_supervised_contrastive(
-    student: Float[Tensor, "2b dim"],
-    teacher: Float[Tensor, "2b dim"],
-    labels: Int[Tensor, " b"],
-    temperature: float = SUPERVISED_CONTRASTIVE_TEMPERATURE,
-) -> Scalar:
-    """Attract each view to the teacher's features of all other views of its class; zero for an empty batch.
-
-    All images are labelled: select the rows before. The teacher's feature of the same view is left out, so that this is
-    `losses.supervised_contrastive` if the teacher equals the student.
-    """
-    if len(student) == 0:
-        return unit_rows(student).sum()
-    log_p = _log_softmax_over_others(student, teacher, temperature)
-    row_labels = labels.repeat(2)
-    positive = (row_labels[:, None] == row_labels[None, :]).fill_diagonal_(False)
-    return -((log_p * positive).sum(1) / positive.sum(1)).mean()
 
 
 def ramp(epoch: float, epochs: float = RAMP_EPOCHS, largest: float = LARGEST_WEIGHT) -> float:
@@ -180,8 +126,8 @@ def calibrated_branch(
     assert step.teacher is not None
     student, teacher = step.rows[f"{prefix}projections"], step.teacher[f"{prefix}projections"]
     known = step.labelled.repeat(2)
-    contrast = teacher_supervised_contrastive(student[known], teacher[known], step.labels[step.labelled])
-    nce = teacher_info_nce(student, teacher)
+    contrast = supervised_contrastive(student[known], step.labels[step.labelled], teacher=teacher[known])
+    nce = info_nce(student, teacher=teacher)
     weight = ramp(step.clock.epoch, settings.ramp_up, settings.calibration)
     calibrated = calibrate(step, prefix, settings, seed) if weight > 0 else student.sum() * 0
     total = sup_weight * contrast + (1 - sup_weight) * ((1 - weight) * nce + weight * calibrated)

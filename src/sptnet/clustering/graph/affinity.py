@@ -8,17 +8,12 @@ from jaxtyping import Bool, Float, Int
 from scipy import sparse
 from torch import Tensor
 
+from sptnet.losses import unit_rows
+
 TIE = 1e-5
 """Relative difference below which an entry equals a threshold: equal affinities differ by their rounding in float32."""
 FILLED = 1 / 8
 """Share of non-zeros from which on a product with a dense matrix is faster than one with a sparse matrix."""
-
-
-def unit_rows(x: Float[Tensor, "n dim"]) -> Float[Tensor, "n dim"]:
-    """Normalise rows to length one, in float32 or float64; a zero row stays zero and has a finite gradient."""
-    x = x if x.dtype == torch.float64 else x.float()
-    length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    return x / torch.where(length > 0, length, 1.0)
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import validate_data
 
 from sptnet.clustering.graph.map_equation import Graph, minimise_codelength
+from sptnet.clustering.points import unit_rows
 from sptnet.clustering.semi_supervised_kmeans import class_ranks
 from sptnet.errors import Misuse
 
@@ -79,14 +80,6 @@ class SemiSupervisedInfomap(ClusterMixin, BaseEstimator):
                 raise Misuse(f"{name} is {value!r}. Give a whole number of at least 1.")
         if not isinstance(self.threshold, Real) or isinstance(self.threshold, bool) or not 0 <= self.threshold <= 1:
             raise Misuse(f"threshold is {self.threshold!r}. Give a number between 0 and 1.")
-
-
-def unit_rows(points: Floats) -> Floats:
-    """Normalise rows (n x dim) to length one in their own precision; a row of zeros stays zero."""
-    tiny = np.finfo(points.dtype).tiny
-    scaled = points / np.maximum(np.abs(points).max(axis=1, keepdims=True, initial=0), tiny)
-    unit: Floats = scaled / np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), tiny)
-    return unit
 
 
 def nearest_neighbours(points: Floats, n_neighbors: int) -> tuple[Floats, Ids]:

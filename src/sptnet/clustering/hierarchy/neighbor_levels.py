@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from sptnet.clustering.lloyd import cluster_sums, rows_at_once
+from sptnet.losses import unit_rows
 
 CLASS_BLOCK = 2**24  # similarities within classes that are held at once
 
@@ -35,16 +36,9 @@ class NeighborLevel:
     """Known class per cluster, -1 without labelled points."""
 
 
-def unit_rows(x: Rows) -> Rows:
-    """Normalise rows to length one; a row of zeros stays zero, and has similarity 0 to every row."""
-    tiny = torch.finfo(x.dtype).tiny
-    x = x / x.abs().amax(1, keepdim=True).clamp(min=tiny)  # squares of very large values overflow
-    return torch.nn.functional.normalize(x, eps=tiny)
-
-
-def single_points(x: Rows, classes: Classes) -> NeighborLevel:
-    """Return the level below the first: every point is a cluster."""
-    return NeighborLevel(torch.arange(len(x)), unit_rows(x), classes)
+def single_points(unit: Rows, classes: Classes) -> NeighborLevel:
+    """Return the level below the first: every point, a unit row, is a cluster."""
+    return NeighborLevel(torch.arange(len(unit)), unit, classes)
 
 
 def build_levels(points: NeighborLevel) -> list[NeighborLevel]:

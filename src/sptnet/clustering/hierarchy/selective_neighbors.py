@@ -17,8 +17,8 @@ from sptnet.clustering.hierarchy.neighbor_levels import (
     closest_merges,
     merge_clusters,
     single_points,
-    unit_rows,
 )
+from sptnet.clustering.points import unit_rows
 from sptnet.clustering.semi_supervised_kmeans import class_ranks
 from sptnet.errors import Misuse
 
@@ -62,13 +62,13 @@ class SelectiveNeighborClustering(ClusterMixin, BaseEstimator):
         data = validate_data(self, X, dtype=(np.float64, np.float32), order="C")
         self.known_classes_, ranks = class_ranks(y, len(data))
         n_clusters = self._number_of_clusters(ranks)
-        points = single_points(torch.tensor(data), torch.from_numpy(ranks))
+        points = single_points(torch.from_numpy(unit_rows(data)), torch.from_numpy(ranks))
         levels = build_levels(points)
         self.levels_ = [numbered(level, ranks)[0] for level in levels]
         result = usual_level(levels) if n_clusters is None else reduce_to(n_clusters, [points, *levels])
         self.labels_, order = numbered(result, ranks)
         self.n_clusters_ = len(order)
-        self.cluster_centers_ = unit_rows(result.sums[torch.from_numpy(order)]).numpy()
+        self.cluster_centers_ = unit_rows(result.sums[torch.from_numpy(order)].numpy())
         classes = result.classes.numpy()[order]
         self.cluster_classes_ = np.append(self.known_classes_, -1)[classes]  # class -1 is the last one
         return self
