@@ -42,7 +42,7 @@ GPU = Pace("cuda", read=0.001, forward=0.0005, step=0.01)
 
 def facts(images: int, known: int = 4, disk: int = 100 * GIB) -> ImageFacts:
     banks = tuple(views for views in (8, 4, 2) if (views + 1) * images * 300_000 <= disk / 2)
-    return ImageFacts(images, images, known, banks, image_size=224)
+    return ImageFacts(images, images, 10_000, known, banks, image_size=224)
 
 
 SMALL, MIDDLE, LARGE, BARE = facts(300), facts(5000, 20), facts(200_000, 100), facts(300, known=0)
@@ -430,3 +430,26 @@ def test_a_slow_machine_is_not_kept_waiting(
     pace = measure_pace(make_model().backbone, cpu, few_digits.image_set.sources, tiny_config, clock)
     assert (pace.read, pace.forward) == (10 / 8, 10 / 8)
     assert pace.step == 10.0
+
+
+@pytest.mark.parametrize(
+    ("method", "from_bank", "fresh"),
+    [
+        ("simgcd", 0.1, 16 * 0.02 + 0.1),
+        ("mugcd", 0.2, 32 * 0.02 + 0.2),
+        ("dccl", 0.2, 2 * (16 * 0.02 + 0.1)),
+        ("sptnet", (8 * 7 * 0.02 + 0.1) / 2, (8 * 8 * 0.02 + 0.1) / 2),
+        ("promptcal", 16 * 3 * 0.02 + 0.1, 16 * 3 * 0.02 + 0.1),
+    ],
+)
+def test_step_seconds_follow_from_the_phases(method, from_bank, fresh):
+    """Prompts cost three passes per view; strong views and added images double a step."""
+    stage = METHODS[method].stages(Config(method=method))[-1]
+    assert CPU.step_seconds(stage, 8, True, 3.0) == pytest.approx(from_bank)
+    assert CPU.step_seconds(stage, 8, False, 3.0) == pytest.approx(fresh)
+
+
+def test_stages_of_a_start_from_a_run_are_not_planned():
+    config = auto(SMALL, sptnet={"start_from": "runs/simgcd"})
+    plan = make_plan(config, SMALL, CPU, 60, "sptnet", {"sptnet.start_from"})
+    assert [step.stage for step in plan.steps if step.stage] == ["sptnet"]

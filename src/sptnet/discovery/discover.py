@@ -156,10 +156,10 @@ def plan_discovery(
     facts = ImageFacts(
         len(images.image_set),
         training,
+        len(split.labelled),
         split.n_known,
         banks,
         backbone.pixels.image_size,
-        len(split.labelled),
         can_try(split),
     )
 

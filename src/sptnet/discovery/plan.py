@@ -18,14 +18,14 @@ class ImageFacts:
     """All images, including held-out and test images."""
     training: int
     """Labelled and unlabelled training images."""
+    labelled: int
+    """Training images with a label."""
     known: int
     """Categories that have labels."""
     banks: tuple[int, ...]
     """Views per image of the token banks that the disk has room for, largest first."""
     image_size: int
     """Pixels per side of a view."""
-    labelled: int = 10_000
-    """Training images with a label."""
     can_try: bool = False
     """True if the labels are enough for a trial on hidden ones."""
 

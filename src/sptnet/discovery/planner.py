@@ -9,6 +9,7 @@ from sptnet.discovery.pace import Pace
 from sptnet.discovery.plan import ImageFacts, Plan, PlanStep
 from sptnet.errors import Misuse
 from sptnet.methods import METHODS, NAMES
+from sptnet.methods.stage_plan import StagePlan
 from sptnet.runtime.progress import duration
 from sptnet.runtime.text import sentence
 from sptnet.schedules import steps_per_epoch
@@ -17,23 +18,11 @@ CPU_MINUTES, GPU_MINUTES = 30.0, 240.0
 BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2)
 LEAST_BATCHES = 4  # per epoch, if there are enough images
 STAGES = {
-    "gcd": {"gcd": 200},
-    "simgcd": {"simgcd": 200},
-    "sptnet": {"simgcd": 200, "sptnet": 1000},
-    "rankstats": {"rankstats": 200},
-    "uno": {"uno": 200},
-    "orca": {"orca": 200},
-    "dccl": {"dccl": 200},
-    "promptcal": {"promptcal": 200, "promptcal_calibrated": 100},
-    "cipr": {"cipr": 200},
-    "gpc": {"gpc": 60},
-    "mugcd": {"gcd": 200, "mugcd": 200},
+    name: {stage.name: stage.epochs for stage in method.stages(Config(method=name))}
+    for name, method in METHODS.items()
+    if method.stages(Config(method=name))
 }
 """Stages of each method that trains, with their published epochs."""
-SLOWER = {"dccl": 2.0, "mugcd": 2.0}
-"""Cost of a step as a multiple of SimGCD's: more views per step."""
-WITH_TOKENS = ("promptcal", "promptcal_calibrated")
-"""Stages that train deep prompt tokens, so that both views go back through all blocks."""
 # From clusters, SimGCD has most of its gain after a hundred steps (docs/results.md). SPTNet's prompts begin as noise:
 # with 40 steps it ends below the SimGCD model it starts from, and prompts alone warm up for 1,000 steps.
 LEAST_STEPS = {"simgcd": 150, "sptnet": 5000}
@@ -160,31 +149,33 @@ class Planner:
         if "views.bank" in self.given:
             assert bank != "auto"
             return bank
-        if method in WITH_TOKENS:
+        phases = [phase for stage in self.stage_plans(method) for phase in stage.turns.phases]
+        if all(view.prompted for phase in phases for view in phase.all_views):
             return 0  # prompted views change what enters the last block
-        if method == "mugcd":
+        if any(phase.strong_draws for phase in phases):
             banks = banks[1:]  # strong views double the room
         quick = [b for b in banks if b * self.facts.training * self.pace.forward <= FILL_SHARE * self.budget(method)]
         return (*quick, *banks[-1:], 0)[0] if self.pace.device == "cpu" else 0
 
+    def stage_plans(self, method: str) -> list[StagePlan]:
+        """Training stages of a method with the settings so far."""
+        return METHODS[method].stages(self.config.model_copy(update={"method": method}))
+
     def stages(self, method: str, share: float) -> Stages:
         """Epochs and seconds of each stage at a share of its published length; given epochs are kept."""
         pace, bank, size = self.pace, self.bank(method), self.config.training.batch_size
-        raw_view = 0.0 if bank else pace.forward
-        per_step = {stage: SLOWER.get(stage, 1.0) * (2 * size * raw_view + pace.step) for stage in STAGES[method]}
-        # Half of the steps go back to the prompts of two views, half train on a raw and a prompted view.
         training = self.config.training
-        passes = BACKWARD + (training.accumulate > 1) + training.checkpointing
-        per_step["sptnet"] = (size * ((2 * passes + 1) * pace.forward + raw_view) + pace.step) / 2
-        per_step |= dict.fromkeys(WITH_TOKENS, 2 * size * passes * pace.forward + pace.step)
+        backward = BACKWARD + (training.accumulate > 1) + training.checkpointing
         stages = {}
-        for number, (stage, published) in enumerate(STAGES[method].items()):
+        for number, plan in enumerate(self.stage_plans(method)):
+            stage, published = plan.name, STAGES[method][plan.name]
             given = f"{stage}.epochs" in self.given
             planned = max(1, min(round(share * published), self.most_epochs(stage, published)))
             epochs = getattr(self.config, stage).epochs if given else planned
             steps = epochs * self.batches
             filled = min(bank * self.facts.training, 2 * size * steps) if number == 0 else 0
-            stages[stage] = epochs, filled * pace.forward + self.facts.training * pace.read + steps * per_step[stage]
+            step = pace.step_seconds(plan, size, bank > 0, backward)
+            stages[stage] = epochs, filled * pace.forward + self.facts.training * pace.read + steps * step
         return stages
 
     def most_epochs(self, stage: str, published: int) -> int:
