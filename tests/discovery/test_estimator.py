@@ -148,8 +148,12 @@ def test_every_method_fits(method: str, epochs: int | None) -> None:
     settings |= {f"{wide}.output": 16 for wide in ("dccl", "promptcal", "cipr", "gpc")}
     found = discoverer(method=method, epochs=epochs, settings=settings, minutes=0.001).fit(X, Y)
     assert found.classes_.tolist() == ["1", "2", "4", "new-1", "new-2"]
-    # CiPR's clustering assigns the images it was fitted on; later ones go to the nearest centroid.
-    assert np.array_equal(found.predict(X), found.labels_) or method == "cipr"
+    again = found.predict(X)
+    if method == "cipr":  # its clustering assigns the images it was fitted on; later ones go to the nearest centroid
+        assert set(again) <= set(found.labels_)
+        assert np.mean(again == found.labels_) > 0.5
+    else:
+        assert np.array_equal(again, found.labels_)
     if method != "auto":
         assert found.plan_.config.method == method
         assert epochs is None or found.plan_.config.simgcd.epochs == 1
