@@ -212,6 +212,7 @@ def test_the_facts_of_a_run_are_kept(cli_run: RunFolder, cli_command: list[str])
     assert set(facts["versions"]) == {"sptnet", "torch", "torchvision", "timm", "numpy", "python"}
     assert facts["versions"]["sptnet"] == sptnet.__version__
     assert len(facts["data"]["fingerprint"]) == 64
+    assert facts["data"]["fingerprint_version"] == 2
     assert {key: facts["data"][key] for key in ("name", "images", "labelled", "unlabelled", "unreadable")} == {
         "name": "birds",
         "images": 26,

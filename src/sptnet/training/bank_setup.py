@@ -99,6 +99,6 @@ def open_bank(
 
 
 def bank_folder(views: ViewSettings, run: Path, machine: int | None = None) -> Path:
-    """Path of the bank; one per machine, since a memory-mapped file cannot be shared between machines."""
+    """Path of the bank; one per machine, since machines may see each other's writes late on a shared disk."""
     folder = Path(views.bank_folder) if views.bank_folder else run / "tokens"
     return folder if machine is None else folder / f"machine-{machine}"
