@@ -179,6 +179,7 @@ def test_training_prints_progress_on_stderr_and_scores_on_stdout(cli_answer: Ans
 
 def test_a_run_has_these_files(cli_run: RunFolder) -> None:
     assert sorted(path.name for path in cli_run.path.iterdir()) == [
+        ".sptnet-run",
         "categories",
         "checkpoints",
         "config.toml",
@@ -420,7 +421,7 @@ def test_stopping_says_how_to_resume(
     assert answer.code == 130
     assert f"sptnet train --resume --out '{out}'" in answer.err
     monkeypatch.undo()
-    assert RunFolder(out).facts()["status"] == "running"
+    assert RunFolder(out).facts()["status"] == "stopped"
 
 
 # --- evaluate ---------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ _REMEDIES = {
     errno.EIO: "Check the disk",
 }
 _PERMISSION = (errno.EACCES, errno.EPERM)
-_CODE_OF_SAFETENSORS = re.compile(r"\bcode: (\d+)")
+_NUMBER_IN_SAFETENSORS = re.compile(r"\b(?:os error|code:) (\d+)")
 
 
 class NotWritten(Failure):
@@ -43,16 +43,23 @@ def disk_problems(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        number = error.errno or 0
-        beside = isinstance(error.filename, str | Path) and Path(error.filename).parent == path.parent
-        if number in _REMEDIES or (number in _PERMISSION and beside):
-            raise NotWritten(path, number) from error
+        code = error.errno or 0
+        if code in _REMEDIES or (code in _PERMISSION and _is_for(error.filename, path)):
+            raise NotWritten(path, code) from error
         raise
     except SafetensorError as error:
-        code = _CODE_OF_SAFETENSORS.search(str(error))
-        if code is None:
+        number = _NUMBER_IN_SAFETENSORS.search(str(error))
+        if number is None:
             raise
-        raise NotWritten(path, int(code.group(1))) from error
+        raise NotWritten(path, int(number.group(1))) from error
+
+
+def _is_for(name: object, path: Path) -> bool:
+    """True for the name of `path`, or of its temporary files beside it."""
+    if not isinstance(name, str | Path) or not Path(name).is_relative_to(path.parent):
+        return False
+    first = next(iter(Path(name).relative_to(path.parent).parts), path.name)
+    return first == path.name or first.startswith(f".{path.name}.sptnet-")
 
 
 def sync_folder(folder: Path) -> None:

@@ -45,20 +45,48 @@ def hold(path: Path, what: str, shared: bool = False, wait: float = 0.0) -> Iter
     """Hold a lock on the file `path`, which is created if it is missing and records who holds it.
 
     If another process holds the lock for longer than `wait` seconds, raise `Locked`: the message says that `what` is in
-    use, by whom and since when. Several processes may hold a `shared` lock at the same time.
+    use, by whom and since when. Several processes may hold a `shared` lock at the same time. The file of an exclusive
+    lock is removed at the end; after a kill it stays and is taken over.
     """
     file = _acquire(path, what, shared, wait) if HAS_LOCKS else None
     if file is None:
         yield
         return
-    _held.add(file)
+    with _kept_open(file):
+        try:
+            yield
+        finally:
+            # Removed while it is locked: a process that has opened it meanwhile finds that it is gone, and tries again.
+            if not shared and file in _held and _is_at(file, path):
+                path.unlink()
+
+
+@contextmanager
+def claim(folder: Path) -> Iterator[bool | None]:
+    """Lock a folder itself while the body runs, without a file.
+
+    Yields True if it is locked, False if another process has it or it is gone, None if folders cannot be locked here.
+    """
     try:
-        yield
-    finally:
-        if file in _held:  # a forked process has closed it
-            _held.discard(file)
-            fcntl.flock(file, fcntl.LOCK_UN)
-            os.close(file)
+        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _NO_LINK) if HAS_LOCKS else None
+    except (FileNotFoundError, NotADirectoryError):
+        yield False
+        return
+    if file is None:
+        yield None
+        return
+    with _kept_open(file):
+        locked = try_lock(file)
+        yield locked and _is_at(file, folder)
+
+
+def check_free(path: Path, what: str) -> None:
+    """Raise `Locked` if another process holds a lock on the file `path`; nothing is created or changed."""
+    if not HAS_LOCKS or not is_lock_file(path):
+        return
+    with _kept_open(os.open(path, os.O_RDONLY | _NO_LINK)) as file:
+        if try_lock(file, shared=True) is False:
+            raise Locked(_in_use(what, os.pread(file, _LONGEST_RECORD, 0)))
 
 
 def exclusive_lock(path: Path, what: str, wait: float = 0.0) -> AbstractContextManager[None]:
@@ -104,7 +132,7 @@ def _acquire(path: Path, what: str, shared: bool, wait: float) -> int | None:
         try:
             locked = try_lock(file, shared)
             if locked and _is_at(file, path):
-                _record(file, path)
+                _record(file, path, shared)
                 return file
             holder = os.pread(file, _LONGEST_RECORD, 0)
         except BaseException:
@@ -116,10 +144,24 @@ def _acquire(path: Path, what: str, shared: bool, wait: float) -> int | None:
             return None
         if locked is False:
             if time.monotonic() >= until:
-                use = "used" if shared else "written"
-                who = _holder(holder) or "another process"
-                raise Locked(f"{what} is being {use} by {who}. Wait for it, or stop it.")
+                raise Locked(_in_use(what, holder))
             time.sleep(_PAUSE)
+
+
+def _in_use(what: str, record: bytes) -> str:
+    return f"{what} is being {_holder(record) or 'used by another process'}. Wait for it, or stop it."
+
+
+@contextmanager
+def _kept_open(file: int) -> Iterator[int]:
+    """Close a file at the end, and at once in forked processes, so that its lock ends with this process."""
+    _held.add(file)
+    try:
+        yield file
+    finally:
+        if file in _held:
+            _held.discard(file)
+            os.close(file)
 
 
 def _open(path: Path) -> int | None:
@@ -150,12 +192,13 @@ def _is_at(file: int, path: Path) -> bool:
     return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
 
-def _record(file: int, path: Path) -> None:
+def _record(file: int, path: Path, shared: bool) -> None:
     """Write process, host and time; a file with other content is nobody's lock, and stays as it is."""
     before = os.pread(file, _LONGEST_RECORD, 0)
     if before.strip() and _holder(before) is None:
         raise Misuse(f"{path} is not a lock file of sptnet. Move it away.")
-    record = {"sptnet": "lock", "process": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+    use, host = "shared" if shared else "exclusive", socket.gethostname()
+    record = {"sptnet": "lock", "use": use, "process": os.getpid(), "host": host, "since": time.time()}
     text = json.dumps(record).encode() + b"\n"
     with disk_problems(path):
         os.pwrite(file, text, 0)  # over the old record first, which needs no room on a full disk
@@ -163,12 +206,15 @@ def _record(file: int, path: Path) -> None:
 
 
 def _holder(text: bytes) -> str | None:
-    """Return the recorded process in words; None if the text is no record."""
+    """Return the recorded use and process in words; None if the text is no record."""
     try:
         record = json.loads(text.partition(b"\n")[0])  # a kill may leave the end of a longer record behind it
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(record["since"]))
         host = printable(str(record["host"]))
-        return f"process {int(record['process'])} on {host} since {since}" if record["sptnet"] == "lock" else None
+        use = {"shared": "used", "exclusive": "written"}[record["use"]]
+        return (
+            f"{use} by process {int(record['process'])} on {host} since {since}" if record["sptnet"] == "lock" else None
+        )
     except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
         return None
 
