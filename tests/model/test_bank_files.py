@@ -492,7 +492,7 @@ def test_a_bank_is_locked_while_it_is_open(tmp_path: Path) -> None:
     one, other = opened(tmp_path), opened(tmp_path)
     lock = tmp_path / "bank" / "bank.lock"
     assert one.n_views == other.n_views, "several may use it"
-    with pytest.raises(Locked, match="the bank is being written by process"), hold(lock, "the bank"):
+    with pytest.raises(Locked, match="the bank is being used by process"), hold(lock, "the bank"):
         pass
     del one
     with pytest.raises(Locked), hold(lock, "the bank"):
