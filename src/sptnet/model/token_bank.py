@@ -18,7 +18,7 @@ from jaxtyping import Float16, Int64
 from torch import Tensor
 
 from sptnet.config import ViewSettings
-from sptnet.errors import Misuse
+from sptnet.errors import Failure, Misuse
 from sptnet.model.backbone import Backbone
 from sptnet.model.bank_files import BankFiles, Flags, Slots
 from sptnet.model.bank_header import LOCK, read_header, write_header
@@ -122,7 +122,7 @@ class TokenBank:
                 f"go on with `resume=True`: the views that are not stored yet take up to {size(rest)}, and the disk "
                 f"has {size(free)} left"
             )
-            raise NotWritten(problem.path, problem.number, then) from problem
+            raise Failure(str(NotWritten(problem.path, problem.number, then))) from problem
         self._verified[slots] = True
 
     def _slots(self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"]) -> Slots:
