@@ -179,6 +179,7 @@ def test_training_prints_progress_on_stderr_and_scores_on_stdout(cli_answer: Ans
 
 def test_a_run_has_these_files(cli_run: RunFolder) -> None:
     assert sorted(path.name for path in cli_run.path.iterdir()) == [
+        ".sptnet-run",
         "categories",
         "checkpoints",
         "config.toml",
@@ -212,6 +213,7 @@ def test_the_facts_of_a_run_are_kept(cli_run: RunFolder, cli_command: list[str])
     assert set(facts["versions"]) == {"sptnet", "torch", "torchvision", "timm", "numpy", "python"}
     assert facts["versions"]["sptnet"] == sptnet.__version__
     assert len(facts["data"]["fingerprint"]) == 64
+    assert facts["data"]["fingerprint_version"] == 2
     assert {key: facts["data"][key] for key in ("name", "images", "labelled", "unlabelled", "unreadable")} == {
         "name": "birds",
         "images": 26,
@@ -419,7 +421,7 @@ def test_stopping_says_how_to_resume(
     assert answer.code == 130
     assert f"sptnet train --resume --out '{out}'" in answer.err
     monkeypatch.undo()
-    assert RunFolder(out).facts()["status"] == "running"
+    assert RunFolder(out).facts()["status"] == "stopped"
 
 
 # --- evaluate ---------------------------------------------------------------------------------------------------------

@@ -401,9 +401,9 @@ def test_edits_make_another_job(images: Path, tmp_path: Path) -> None:
     assert first.edits is None
     add_edits(run, [Rename("new-1", "otter")])
     assert describe_job(run, files, 64).edits not in (None, first.edits)
-    open_folder(tmp_path / "parts", first, World())
+    open_folder(tmp_path / "parts", first)
     with pytest.raises(Misuse, match=r"differs in: the edits\. Give"):
-        open_folder(tmp_path / "parts", describe_job(run, files, 64), World())
+        open_folder(tmp_path / "parts", describe_job(run, files, 64))
 
 
 def test_a_calibration_makes_another_job(model: Path, images: Path, tmp_path: Path) -> None:
@@ -433,20 +433,21 @@ JOB_OF_NOTHING = Job("m", None, 0, "n", 1)
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(Misuse) as error:
-        open_folder(tmp_path, JOB_OF_NOTHING, World())
+        open_folder(tmp_path, JOB_OF_NOTHING)
     assert str(error.value) == (
         f"{tmp_path} holds mine.txt but no parts.json. Give an empty folder with `parts`, or one that does not exist "
         "yet."
     )
     assert names_in(tmp_path) == ["mine.txt"]
     with pytest.raises(Misuse) as error:
-        open_folder(tmp_path / "mine.txt", JOB_OF_NOTHING, World())
+        open_folder(tmp_path / "mine.txt", JOB_OF_NOTHING)
     assert str(error.value) == f"{tmp_path / 'mine.txt'} is a file, not a folder. Give a folder with `parts`."
 
 
 def test_the_unfinished_description_of_another_process_is_accepted(tmp_path: Path) -> None:
-    (tmp_path / "parts-0.json.part").write_text("half")
-    open_folder(tmp_path, JOB_OF_NOTHING, World(1, 2))
+    (tmp_path / "parts-0.json.part").write_text("half")  # of version 0.1.0
+    (tmp_path / ".parts.json.sptnet-0123456789abcdef.part").mkdir()
+    open_folder(tmp_path, JOB_OF_NOTHING)
     assert names_in(tmp_path) == ["parts-0.json.part", "parts.json"]
 
 
@@ -454,7 +455,7 @@ def test_the_unfinished_description_of_another_process_is_accepted(tmp_path: Pat
 def test_a_damaged_job_is_a_failure(text: str, tmp_path: Path) -> None:
     (tmp_path / "parts.json").write_text(text)
     with pytest.raises(Failure, match=r"parts\.json is damaged \(.*\)\. Give another folder with `parts`, or remove "):
-        open_folder(tmp_path, JOB_OF_NOTHING, World())
+        open_folder(tmp_path, JOB_OF_NOTHING)
 
 
 def test_several_processes_need_parts(

@@ -97,7 +97,7 @@ def test_pixels_of_the_backbone_come_back(tmp_path: Path) -> None:
 
 
 def test_saving_again_replaces_the_model_and_clears_what_a_stopped_save_left(saved: Path) -> None:
-    left = saved.with_name("model.part")
+    left = saved.with_name(".model.sptnet-0123456789abcdef.part")
     left.mkdir()
     (left / "junk").write_text("x", encoding="utf-8")
     (saved / "old").write_text("x", encoding="utf-8")

@@ -386,14 +386,18 @@ def test_an_export_that_fails_leaves_what_was_there(run: Path, tmp_path: Path, m
     with pytest.raises(OSError, match="no space left"):
         export_run(run, out, "copies", overwrite=True)
     assert tree(out) == before
-    assert not (tmp_path / "out.part").exists()
+    assert not list(tmp_path.glob(".out*"))
 
 
 def test_the_rest_of_a_stopped_export(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "out.part").mkdir()
-    with pytest.raises(Misuse) as error:
-        export_run(run, tmp_path / "out", "copies")
-    assert str(error.value) == f"{tmp_path / 'out.part'} is in the way, left by an export that was stopped. Remove it."
+    left = tmp_path / ".out.sptnet-0123456789abcdef.part"
+    (left / "cat").mkdir(parents=True)
+    (left / "cat" / "a.png").symlink_to(tmp_path / "data" / "cat" / "a.png")
+    (tmp_path / "out.part").mkdir()  # of version 0.1.0, or of the user
+    export_run(run, tmp_path / "out", "copies")
+    assert files_in(tmp_path / "out") == [CONTENTS, *SORTED]
+    assert not left.exists() and (tmp_path / "out.part").exists()
+    assert (tmp_path / "data" / "cat" / "a.png").exists()
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -110,9 +110,9 @@ def test_two_machines_leave_the_run_of_one_and_each_has_its_own_bank(
     ]
     assert [machine.wait(timeout=300) for machine in machines] == [0, 0]
     assert_same_run(tmp_path / "run", tmp_path / "alone", tiny_weights)
-    banks = [(tmp_path / "run" / "tokens" / f"machine-{n}" / "filled.bin").read_bytes() for n in (0, 1)]
+    banks = [(tmp_path / "run" / "tokens" / f"machine-{n}" / "sums.bin").read_bytes() for n in (0, 1)]
     assert all(any(bank) for bank in banks) and banks[0] != banks[1]
-    assert not (tmp_path / "run" / "tokens" / "filled.bin").exists()
+    assert not (tmp_path / "run" / "tokens" / "sums.bin").exists()
 
 
 def free_port() -> int:

@@ -55,7 +55,9 @@ def test_no_checkpoint_at_all(tmp_path):
 
 
 def test_a_leftover_part_is_neither_read_nor_in_the_way(tmp_path):
-    (tmp_path / "stage0-epoch00009.safetensors.part").write_bytes(b"half a checkpoint")
+    left = tmp_path / ".stage0-epoch00009.safetensors.sptnet-0123456789abcdef.part"
+    left.mkdir()
+    (left / "stage0-epoch00009.safetensors").write_bytes(b"half a checkpoint")
     assert newest_checkpoint(tmp_path) is None
     path = save_checkpoint(tmp_path, example(0, 9))
     assert load_checkpoint(path).epoch == 9
@@ -82,7 +84,7 @@ def test_the_old_file_stays_until_the_new_one_is_on_the_disk(tmp_path, monkeypat
     monkeypatch.setattr(os, "fsync", lambda file: (order.append(("sync", path.read_text())), sync(file)))
     monkeypatch.setattr(os, "replace", lambda a, b: (order.append(("replace", path.read_text())), replace(a, b)))
     write_text_atomically(path, "new")
-    assert order == [("sync", "old"), ("replace", "old")]
+    assert order == [("sync", "old"), ("replace", "old"), ("sync", "new")], "the file, then its folder"
     assert path.read_text() == "new"
 
 
@@ -265,4 +267,4 @@ def test_other_images_are_refused(stopped, few_digits, run_it, change):
     with pytest.raises(Misuse, match=r"images are not those this run began with.*`overwrite=True`"):
         run_it(stopped, data=data, resume=True)
     assert (stopped / "metrics.jsonl").read_text() == metrics
-    assert json.loads((stopped / "run.json").read_text())["status"] == "running"
+    assert json.loads((stopped / "run.json").read_text())["status"] == "stopped"

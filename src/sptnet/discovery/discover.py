@@ -1,6 +1,5 @@
 """Discovery from plan to finished run: the first round on a folder, and further rounds from a person's edits."""
 
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,9 +21,10 @@ from sptnet.report.page.write import Report, read_for_report, write_report
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world
+from sptnet.runtime.files import remove
 from sptnet.runtime.progress import Say
 from sptnet.runtime.torchrun import available_cores
-from sptnet.training.experiment import Experiment
+from sptnet.training.experiment import Experiment, writing
 
 WAYS_OUT = (
     "Ways out: connect to the network and try again; give a local weights file with `weights=FILE`; or, for small "
@@ -58,12 +58,13 @@ class Discovery:
     def train(self, overwrite: bool, command: Sequence[str], tell_epoch: Say | None = None) -> Experiment:
         """Carry out the plan. Training gets the time that is left after features, count and trial."""
         experiment = Experiment(self.plan.config, self.run, self.images, tell_epoch=tell_epoch, backbone=self.backbone)
-        experiment.begin(False, overwrite, command, self.files)
-        self._limit(experiment)  # so that a run that is stopped in its trial keeps the limit when it is resumed
-        if self.plan.tries:
-            experiment = self._tried(experiment)
-            self._limit(experiment)
-        experiment.complete()
+        with writing(self.run, False, overwrite):
+            experiment.begin(False, overwrite, command, self.files)
+            self._limit(experiment)  # so that a run that is stopped in its trial keeps the limit when it is resumed
+            if self.plan.tries:
+                experiment = self._tried(experiment)
+                self._limit(experiment)
+            experiment.complete()
         return experiment
 
     def _limit(self, experiment: Experiment) -> None:
@@ -174,9 +175,10 @@ def plan_discovery(
 
 def finish(run: Path, experiment: Experiment, page: bool = True) -> Report:
     """Remove the token bank of a finished run, carry names over from the earlier round, and write the report."""
-    if (run / "tokens").is_dir():
-        shutil.rmtree(run / "tokens")
-    carry_names(run)
     state = experiment.state
-    state.drop_projection()
-    return write_report(run, model=(state.model, state.card)) if page else read_for_report(run)
+    with RunFolder(run).lock():
+        if (run / "tokens").is_dir():
+            remove(run / "tokens")
+        carry_names(run)
+        state.drop_projection()
+        return write_report(run, model=(state.model, state.card)) if page else read_for_report(run)

@@ -56,5 +56,5 @@ def predict_parts(
     rank = rank_from_environment(os.environ)
     listed = named_images(images, list_file)
     named = NamedPredictor(load(run, device, rank.local_rank), names_for(run), features)
-    open_folder(parts, describe_job(run, listed, part_size, features), rank)
+    open_folder(parts, describe_job(run, listed, part_size, features))
     return write_parts(named, listed.paths, parts, part_size, max_unreadable, rank)

@@ -1,7 +1,6 @@
 """The model directory: weights in safetensors, and a `model.json` that describes the model they belong to."""
 
 import json
-import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from sptnet.model.backbone import build_backbone
 from sptnet.model.calibrator import Calibrator
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.digest import digest
-from sptnet.runtime.files import check_new_folder, write_atomically, write_text_atomically
+from sptnet.runtime.files import check_new_folder, new_folder, write_atomically, write_text_atomically
 
 FORMAT = 1
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
@@ -56,18 +55,9 @@ def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:
         **_describe_card(card),
         "sha256": digest(tensors),
     }
-    fresh = folder.with_name(folder.name + ".part")
-    if fresh.exists():
-        shutil.rmtree(fresh)
-    fresh.mkdir(parents=True)
-    write_atomically(fresh / WEIGHTS, lambda part: save_file(tensors, part))
-    (fresh / DESCRIPTION).write_text(_as_text(description), encoding="utf-8")
-    old = folder.with_name(folder.name + ".old")
-    if folder.exists():
-        folder.rename(old)
-    fresh.rename(folder)
-    if old.exists():
-        shutil.rmtree(old)
+    with new_folder(folder) as fresh:
+        write_atomically(fresh / WEIGHTS, lambda part: save_file(tensors, part))
+        write_text_atomically(fresh / DESCRIPTION, _as_text(description))
 
 
 def update_card(folder: Path, card: ModelCard) -> None:

@@ -21,8 +21,9 @@ from sptnet.data.image_set import UNKNOWN
 from sptnet.data.split import Split
 from sptnet.errors import Failure, Misuse
 from sptnet.results.predictions import FEATURES, read_features
-from sptnet.results.run_folder import COUNTS, RunFolder
-from sptnet.runtime.files import write_atomically
+from sptnet.results.run_content import COUNTS
+from sptnet.results.run_folder import RunFolder
+from sptnet.runtime.files import make_folder, write_atomically
 from sptnet.runtime.seeds import seed_of
 
 MOST_KEPT = 12
@@ -112,7 +113,7 @@ def write_clustering(run: Path, clustering: Clustering) -> None:
         "centroids": torch.from_numpy(np.ascontiguousarray(clustering.centroids)),
         "n_known": torch.tensor(clustering.n_known),
     }
-    file.parent.mkdir(exist_ok=True)
+    make_folder(file.parent)
     write_atomically(file, lambda part: save_file(tensors, part))
 
 

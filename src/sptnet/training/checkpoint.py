@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sptnet.errors import Failure
 from sptnet.runtime.digest import digest
-from sptnet.runtime.files import write_atomically
+from sptnet.runtime.files import make_folder, write_atomically
 
 KEEP = 2  # the newest, and the one before it in case the disk damages the newest
 
@@ -38,7 +38,7 @@ def frozen_digest(model: nn.Module, trained: set[str]) -> str:
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint and remove all but the newest two."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     facts = json.dumps({"stage": checkpoint.stage, "epoch": checkpoint.epoch, **checkpoint.facts})
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     metadata = {"sptnet": facts, "sha256": digest(tensors, facts)}

@@ -2,12 +2,13 @@
 
 import platform
 import time
-from collections.abc import Sequence
-from importlib.metadata import version
+from collections.abc import Callable, Sequence
+from importlib.metadata import version as version_of
 from typing import Any
 
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
+from sptnet.data.readable import BY_ENDS, WHOLE_FILES
 from sptnet.errors import Misuse
 from sptnet.runtime.compute import Compute
 
@@ -25,10 +26,15 @@ def starting_facts(
     config: Config,
     compute: Compute,
     data: SplitImages,
-    fingerprint: str,
+    fingerprint: Callable[[int], str],
 ) -> dict[str, Any]:
-    """Contents of run.json while a run is in progress; `earlier` are those of a run that is resumed."""
-    if earlier and earlier["data"]["fingerprint"] != fingerprint:
+    """Contents of run.json while a run is in progress; `earlier` are those of a run that is resumed.
+
+    `fingerprint` returns the fingerprint of the images by version; a run keeps the version that it began with.
+    """
+    known = earlier["data"] if earlier else {}
+    version = known.get("fingerprint_version", BY_ENDS) if known else WHOLE_FILES
+    if known and known["fingerprint"] != fingerprint(version):
         raise Misuse(
             "the images are not those this run began with. Restore them, or begin again with `overwrite=True`."
         )
@@ -40,10 +46,11 @@ def starting_facts(
         "seed": config.seed,
         "device": str(compute.device),
         "precision": str(compute.dtype).removeprefix("torch."),
-        "versions": {name: version(name) for name in VERSIONS} | {"python": platform.python_version()},
+        "versions": {name: version_of(name) for name in VERSIONS} | {"python": platform.python_version()},
         "data": {
             "name": data.image_set.name,
-            "fingerprint": fingerprint,
+            "fingerprint": fingerprint(version),
+            "fingerprint_version": version,
             "images": len(data.image_set),
             "labelled": len(split.labelled),
             "unlabelled": len(split.unlabelled),

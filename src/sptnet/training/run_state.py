@@ -1,7 +1,6 @@
 """State of a run: its model, its images, and the features that the model computes from them."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +60,13 @@ class RunState:
     """Mean teacher whose predictions count instead of the model's, while a stage with such a teacher trains."""
     assigned: Indices | None = None
     """Category per image by a clustering that is more than the nearest centroid; -1 for images it did not see."""
+    _fingerprints: dict[int, str] = field(default_factory=dict)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Digest of the images and labels."""
-        return fingerprint(self.images.image_set)
+    def fingerprint(self, version: int) -> str:
+        """Digest of the images and labels, computed once; `version` says what is read of files."""
+        if version not in self._fingerprints:
+            self._fingerprints[version] = fingerprint(self.images.image_set, version)
+        return self._fingerprints[version]
 
     @property
     def card(self) -> ModelCard:

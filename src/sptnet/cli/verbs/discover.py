@@ -113,6 +113,7 @@ def _resume(out: Path) -> "Experiment":
     from sptnet.training.experiment import Experiment
 
     run = RunFolder(out)
+    run.check_free()
     experiment = Experiment(run.config(), run, tell_epoch=_print_epoch())
     with resumable("discover", out):
         experiment.run(resume=True)

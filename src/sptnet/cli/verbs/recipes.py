@@ -55,9 +55,9 @@ def show(
 def copy(name: NAME, file: Annotated[Path, typer.Argument(help="File to write.")]) -> None:
     """Copy a recipe to a file, to change it."""
     from sptnet.config.recipes import recipe_text
-    from sptnet.runtime.files import check_new_file
+    from sptnet.runtime.files import check_new_file, write_text_atomically
 
     check_new_file(file, "file")
     text = recipe_text(name)
-    file.write_text(text, encoding="utf-8")
+    write_text_atomically(file, text)
     print(f"wrote {file}; use it with: sptnet train {file} --data DIR --out RUN")

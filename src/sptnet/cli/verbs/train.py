@@ -81,6 +81,8 @@ def _run(config: "Config", out: Path, resume: bool, overwrite: bool) -> None:
     folder = RunFolder(out)
     if not resume:
         folder.check_new(overwrite)
+    else:
+        folder.check_free()
     experiment = Experiment(config, folder)
     with resumable("train", out):
         scores = experiment.run(resume, overwrite, ["sptnet", *sys.argv[1:]])

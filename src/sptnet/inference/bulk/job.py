@@ -6,7 +6,7 @@ one to arrive writes it.
 
 import hashlib
 import json
-import os
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,11 +14,12 @@ from sptnet.errors import Failure, Misuse
 from sptnet.inference.bulk.image_list import ImageList
 from sptnet.model.model_folder import DESCRIPTION, find_model_folder
 from sptnet.results.edits.log import as_dict, in_force, read_edits
-from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.files import is_temporary, make_folder, write_text_atomically
 from sptnet.runtime.text import printable
-from sptnet.runtime.torchrun import Rank
 
 JOB = "parts.json"
+EARLIER_TEMPORARY = re.compile(r"parts-\d+\.json(\.part)?")
+"""Names that version 0.1.0 wrote the description under first."""
 TITLES = {
     "model": "the model",
     "calibrator": "the calibration of the model",
@@ -62,23 +63,22 @@ def describe_job(run: Path, images: ImageList, part_size: int, features: bool = 
     )
 
 
-def open_folder(folder: Path, job: Job, rank: Rank) -> None:
+def open_folder(folder: Path, job: Job) -> None:
     """Create the folder with the description of the job, or check that it holds parts of the same job."""
     if folder.exists() and not folder.is_dir():
         raise Misuse(f"{folder} is a file, not a folder. Give a folder with `parts`.")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     existing = sorted(path.name for path in folder.iterdir())
     file = folder / JOB
     if not file.exists():  # checked after listing: this file is written before any part
-        strangers = [name for name in existing if not name.startswith("parts-")]
+        strangers = [name for name in existing if not is_temporary(name) and not EARLIER_TEMPORARY.fullmatch(name)]
         if strangers:
             raise Misuse(
                 f"{folder} holds {printable(strangers[0])} but no {JOB}. Give an empty folder with `parts`, or one "
                 "that does not exist yet."
             )
-        own = folder / f"parts-{rank.rank}.json"  # several processes may write at once, all the same content
-        write_text_atomically(own, json.dumps(asdict(job), indent=1) + "\n")
-        os.replace(own, file)
+        # Several processes may write at once, all the same content.
+        write_text_atomically(file, json.dumps(asdict(job), indent=1) + "\n")
     try:
         earlier = Job(**json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, TypeError) as error:

@@ -22,7 +22,7 @@ from sptnet.inference.features import Outputs
 from sptnet.inference.predictor import Predictor
 from sptnet.results.edits.names import EditedNames
 from sptnet.results.predictions import COLUMNS, prediction_rows, write_features
-from sptnet.runtime.files import write_csv_atomically
+from sptnet.runtime.files import make_folder, write_csv_atomically
 from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.progress import Bar, bar, say, tracker
 from sptnet.runtime.text import printable
@@ -69,7 +69,7 @@ def part_file(folder: Path, number: int) -> Path:
 def write_table(named: NamedPredictor, paths: Sequence[str], out: Path | TextIO, max_unreadable: float) -> None:
     """Write one table for all images to a file or a text stream, after every image has been predicted."""
     if isinstance(out, Path):
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(out.parent)
     image_set, unreadable = drop_unreadable(_as_image_set(paths), max_unreadable, tracker("reading images"))
     for problem in unreadable:
         say(f"skipped {printable(problem.name)}: {problem.reason}")

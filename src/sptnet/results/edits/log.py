@@ -23,7 +23,8 @@ from sptnet.results.edits.types import (
     as_dict,
     parse_edit,
 )
-from sptnet.results.run_folder import EDITS
+from sptnet.results.run_content import EDITS
+from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
 
@@ -103,9 +104,16 @@ def current(run_path: str | Path) -> RunResult:
 def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> RunResult:
     """Add edits to the log and return the result after them. If one of them fails, none is added.
 
-    Clusterings into numbers of categories that were chosen are made and kept if they are missing.
+    Clusterings into numbers of categories that were chosen are made and kept if they are missing. Edits of several
+    processes are added one after another.
     """
-    result, log = read_result(run_path), read_edits(run_path)
+    result = read_result(run_path)
+    with RunFolder(run_path).lock_edits():
+        return _add_edits(run_path, result, edits)
+
+
+def _add_edits(run_path: str | Path, result: RunResult, edits: Sequence[Edit]) -> RunResult:
+    log = read_edits(run_path)
     state = _replayed(run_path, result, log, cluster=True)
     for number, edit in enumerate(edits, start=1):
         log.append(edit)

@@ -1,6 +1,6 @@
 """Export as folders of images: one folder per category, of links or copies.
 
-An exported folder contains a list of its files, so that replacing it removes only those.
+An exported folder contains a list of its files, which marks it as an export: one with other files is not replaced.
 """
 
 import csv
@@ -15,7 +15,7 @@ import numpy as np
 from sptnet.data.image_file import ImageSource, read_image
 from sptnet.errors import Failure, Misuse
 from sptnet.results.run_result import RunResult
-from sptnet.runtime.files import check_new_folder, write_text_atomically
+from sptnet.runtime.files import check_new_folder, new_folder, sweep, write_text_atomically
 from sptnet.runtime.text import count, first_three, printable
 
 CONTENTS = ".sptnet-export.json"
@@ -28,37 +28,29 @@ def export_folder(
 ) -> None:
     """Write the folders beside the target and rename them when complete. Only an earlier export is replaced."""
     to = to.absolute()
+    sweep(to.parent, to)  # an export that was being replaced by a killed process is put back
     check_replaceable(to, overwrite)
-    fresh = to.with_name(to.name + ".part")
-    if fresh.exists():
-        raise Misuse(f"{fresh} is in the way, left by an export that was stopped. Remove it.")
     sources = _sources(result, pixels)
     if form == "links":
         _refuse_pixels(sources)
     paths = export_paths(result, sources)
-    fresh.mkdir(parents=True)
-    try:
+    # Checked again at the end, since files may be added to the old export while the new one is written.
+    with new_folder(to, check=lambda old: _refuse_strangers(old, to)) as fresh:
         _fill(fresh, result, sources, paths, form)
-        if to.exists():
-            remove_export(to)
-        fresh.rename(to)
-    except BaseException:
-        shutil.rmtree(fresh)
-        raise
 
 
 def check_replaceable(to: Path, overwrite: bool) -> None:
     """Raise unless the folder is new or empty, or an export that `overwrite` allows to replace."""
-    strangers = sorted(set(_files(to)) - _contents(to)) if to.is_dir() and not to.is_symlink() else []
-    check_new_folder(to, "an export", strangers, "to", overwrite)
+    check_new_folder(to, "an export", _strangers(to), "to", overwrite)
 
 
-def remove_export(to: Path) -> None:
-    """Remove the files of an export, and its folders."""
-    for name in _files(to):
-        (to / name).unlink()
-    for folder, _, _ in os.walk(to, topdown=False):
-        Path(folder).rmdir()
+def _refuse_strangers(old: Path, to: Path) -> None:
+    check_new_folder(to, "an export", _strangers(old), "to", overwrite=True)
+
+
+def _strangers(to: Path) -> list[str]:
+    """Return the files below a folder that its list does not name."""
+    return sorted(set(_files(to)) - _contents(to)) if to.is_dir() and not to.is_symlink() else []
 
 
 def _contents(to: Path) -> set[str]:
