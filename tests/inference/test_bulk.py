@@ -19,6 +19,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from conftest import Call, Command, random_model
+from helpers.kills import kill_everywhere
 from helpers.result_runs import make_run, small_result
 from helpers.rounding import assert_same, certainty_rounding, terms_of
 from helpers.torchrun import torchrun
@@ -516,3 +517,43 @@ def test_images_that_are_not_there_are_refused_before_a_folder_is_made(model: Pa
     with pytest.raises(Misuse, match=r"no images found in .*empty/\. Give a folder that holds JPEG, PNG"):
         in_parts(model, tmp_path / "empty", tmp_path / "parts")
     assert names_in(tmp_path) == ["empty"]
+
+
+# --- kills ------------------------------------------------------------------------------------------------------------
+
+
+def test_killed_at_any_moment_of_writing_a_table(model: Path, images: Path, tmp_path: Path) -> None:
+    """The table is there when it is whole, and what a kill leaves does not block the next try."""
+    few = sorted(images.rglob("*.png"))[:3]
+    predict_table(model, few, tmp_path / "whole.csv", device="cpu")
+    whole = (tmp_path / "whole.csv").read_bytes()
+
+    def prepare(number: int) -> Callable[[], None]:
+        return lambda: predict_table(model, few, tmp_path / str(number) / "a.csv", device="cpu")
+
+    for number in kill_everywhere(prepare):
+        out = tmp_path / str(number) / "a.csv"
+        if out.exists():
+            assert out.read_bytes() == whole
+        else:
+            predict_table(model, few, out, device="cpu")
+            assert (out.read_bytes(), names_in(out.parent)) == (whole, ["a.csv"])
+
+
+def test_killed_at_any_moment_of_writing_parts(model: Path, images: Path, tmp_path: Path) -> None:
+    few = sorted(images.rglob("*.png"))[:4]
+    predict_table(model, few, tmp_path / "whole.csv", device="cpu")
+    whole = rows((tmp_path / "whole.csv").read_bytes())
+
+    def work(folder: Path) -> None:
+        predict_parts(model, few, folder, part_size=2, features=True, device="cpu")
+
+    def prepare(number: int) -> Callable[[], None]:
+        return lambda: work(tmp_path / str(number))
+
+    for number in kill_everywhere(prepare, step=3):
+        work(tmp_path / str(number))
+        assert [row[:3] for row in rows(joined(tmp_path / str(number)))] == [row[:3] for row in whole]
+        assert names_in(tmp_path / str(number)) == [
+            *("part-00000.csv", "part-00000.safetensors", "part-00001.csv", "part-00001.safetensors", "parts.json")
+        ]

@@ -1,6 +1,8 @@
 """The model directory: a saved model loads unchanged, and damage is reported."""
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from helpers.kills import kill_everywhere
 from helpers.rounding import assert_differs, assert_same, terms_of
 from sptnet.config import PromptSettings
 from sptnet.errors import Failure, Misuse
@@ -26,6 +29,7 @@ from sptnet.model.model_folder import (
     update_card,
 )
 from sptnet.runtime.digest import digest
+from sptnet.runtime.files import sweep
 
 NAMES = ("cat", "dog", "new-1")
 KINDS = ["none", "global", "shared", "spatial", "shared+global", "spatial+global", "vpt"]
@@ -352,3 +356,52 @@ def test_a_model_remembers_how_its_pictures_are_read(tmp_path: Path) -> None:
     del content["pixels"]["reading"]  # earlier versions had one reading mode only
     description.write_text(json.dumps(content))
     assert load_model(tmp_path / "model")[0].backbone.pixels.reading == "exact"
+
+
+# --- kills and links --------------------------------------------------------------------------------------------------
+
+
+def test_killed_at_any_step_of_replacing_a_model(tmp_path: Path) -> None:
+    """A whole model is there, or put aside and put back by the next save."""
+    (old, card), (new, _) = small_model(), small_model(seed=1)
+    save_model(tmp_path / "template", old, card)
+
+    def prepare(number: int) -> Callable[[], None]:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        shutil.copytree(tmp_path / "template", folder / "model")
+        return lambda: save_model(folder / "model", new, card)
+
+    states = set()
+    for number in kill_everywhere(prepare):
+        folder = tmp_path / str(number)
+        states.add((folder / "model").exists())
+        sweep(folder)
+        assert [path.name for path in folder.iterdir()] == ["model"]
+        load_model(folder / "model")
+        save_model(folder / "model", new, card)
+        assert sorted(p.name for p in (folder / "model").iterdir()) == ["model.json", "model.safetensors"]
+        assert [path.name for path in folder.iterdir()] == ["model"]
+    assert states == {True, False}
+
+
+def test_saving_touches_nothing_beside_the_model(tmp_path: Path) -> None:
+    for name in ("model.part", "model.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("mine", encoding="utf-8")
+    save_model(tmp_path / "model", *small_model())
+    save_model(tmp_path / "model", *small_model(seed=1))
+    assert all((tmp_path / name / "mine").exists() for name in ("model.part", "model.old"))
+
+
+def test_the_description_is_synced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced, sync = [], os.fsync
+
+    def watched(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    save_model(tmp_path / "model", *small_model())
+    assert {Path(path).name for path in synced} >= {"model.json", "model.safetensors"}
+    assert synced[-1] == str(tmp_path)

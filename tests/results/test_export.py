@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from conftest import Answer, Call
+from helpers.kills import kill_everywhere
 from helpers.result_runs import IDS, make_run, small_result
 from sptnet.data.benchmarks.digits import digits
 from sptnet.errors import Failure, Misuse
@@ -398,6 +399,41 @@ def test_the_rest_of_a_stopped_export(run: Path, tmp_path: Path) -> None:
     assert files_in(tmp_path / "out") == [CONTENTS, *SORTED]
     assert not left.exists() and (tmp_path / "out.part").exists()
     assert (tmp_path / "data" / "cat" / "a.png").exists()
+
+
+@pytest.mark.parametrize("form", ["links", "imagefolder"])
+def test_killed_at_any_moment_of_replacing_an_export(run: Path, tmp_path: Path, form: str) -> None:
+    """The next export accepts what is there, and no image is changed."""
+    data = tree(tmp_path / "data")
+
+    def prepare(number: int) -> Callable[[], None]:
+        out = tmp_path / str(number) / "out"
+        export_run(run, out, "copies")
+        return lambda: export_run(run, out, form, overwrite=True)
+
+    for number in kill_everywhere(prepare, step=3):
+        out = tmp_path / str(number) / "out"
+        export_run(run, out, form, overwrite=True)
+        prefix = "train/" if form == "imagefolder" else ""
+        names = {CONTENTS, *(prefix + name for name in SORTED), *([f"{prefix}metadata.csv"] if prefix else [])}
+        assert set(files_in(out)) == names
+        assert [path.name for path in out.parent.iterdir()] == ["out"]
+    assert tree(tmp_path / "data") == data
+
+
+def test_a_file_that_comes_while_an_export_is_written_is_kept(run: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    out, copy = tmp_path / "out", shutil.copyfile
+    export_run(run, out, "links")
+
+    def copy_slowly(source: Path, target: Path) -> None:
+        (out / "notes.txt").write_text("mine")
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", copy_slowly)
+    with pytest.raises(Misuse, match=rf"^{out} holds other files than an export, such as notes\.txt, which"):
+        export_run(run, out, "copies", overwrite=True)
+    assert (out / "notes.txt").read_text() == "mine" and (out / "cat" / "a.png").is_symlink()
+    assert not list(tmp_path.glob(".out*"))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -430,20 +430,24 @@ def count_writes(die_at=None, log=None):
 
 
 def test_killed_at_any_write(command, train_words, undisturbed, tmp_path, assert_same_result):
-    """From the first write of a run that leaves something to go on with, to its last."""
+    """From the first write of a run to its last; one that has no settings yet is begun again."""
     reference = undisturbed(command, train_words)
     log = tmp_path / "log"
     assert command([*train_words, "--out", str(tmp_path / "all")], count_writes(log=log)).wait() == 0
     total = len(log.read_text().splitlines())
     assert total > 30
-    first = 4  # config.toml is written by then
-    points = np.linspace(first, total, 3).astype(int).tolist()
-    for point in points:
+    early = 6  # the marker is there, the settings are not
+    for point in [early, *np.linspace(total // 2, total, 2).astype(int).tolist()]:
         folder = tmp_path / f"run{point}"
         process = command([*train_words, "--out", str(folder)], count_writes(die_at=point))
         assert process.wait() == -signal.SIGKILL, process.said
-        assert (folder / "config.toml").exists()
-        go_on(command, folder)
+        assert (folder / "config.toml").exists() == (point > early)
+        if point == early:
+            assert (folder / ".sptnet-run").exists()
+            again = command([*train_words, "--overwrite", "--out", str(folder)])
+            assert again.wait() == 0, again.said
+        else:
+            go_on(command, folder)
         assert_same_result(folder, reference)
 
 

@@ -15,6 +15,7 @@ best-<stage>/    the best epoch so far, if selected  .sptnet-run      marks the 
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -155,11 +156,10 @@ class RunFolder:
             aside = model.with_name(f"{model.name}.old")
             if aside.is_dir() and not model.exists():
                 aside.rename(model)
-        own = (*FILES, *MODELS)
-        left = [self.path / f"{name}{end}" for name in own for end in (".part", ".old")]
-        for entry in (*left, *self.checkpoints.glob("stage*.safetensors.part")):
-            if (entry.is_symlink() or entry.exists()) and not strangers_at(entry):
-                remove(entry)
+        left = [self.path / f"{name}{end}" for name in (*FILES, *MODELS) for end in (".part", ".old")]
+        left = [entry for entry in left if os.path.lexists(entry) and not strangers_at(entry)]
+        for entry in (*left, *self.checkpoints.glob("stage*-epoch*.safetensors.part")):
+            remove(entry)
 
     def write_config(self, config: Config) -> None:
         """Write every setting, as resolved."""

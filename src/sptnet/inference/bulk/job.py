@@ -14,7 +14,7 @@ from sptnet.errors import Failure, Misuse
 from sptnet.inference.bulk.image_list import ImageList
 from sptnet.model.model_folder import DESCRIPTION, find_model_folder
 from sptnet.results.edits.log import as_dict, in_force, read_edits
-from sptnet.runtime.files import is_temporary, make_folder, write_text_atomically
+from sptnet.runtime.files import is_temporary, make_folder, sweep, write_text_atomically
 from sptnet.runtime.text import printable
 
 JOB = "parts.json"
@@ -90,3 +90,4 @@ def open_folder(folder: Path, job: Job) -> None:
             f"{folder} holds parts of another job, which differs in: {', '.join(changes)}. Give all as before, or "
             "another folder with `parts`."
         )
+    sweep(folder)
