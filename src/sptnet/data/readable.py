@@ -14,7 +14,7 @@ from PIL import Image
 
 from sptnet.data.image_file import UnreadableImage, check_image, read_image, reason_for
 from sptnet.data.image_set import ImageSet
-from sptnet.errors import Failure
+from sptnet.errors import Failure, Misuse
 from sptnet.runtime.text import count, first_three, printable
 
 T = TypeVar("T")
@@ -50,6 +50,12 @@ def drop_unreadable(
     if refusal is not None:
         raise Failure(refusal)
     return image_set.subset([i for i in range(len(image_set)) if i not in bad]), problems
+
+
+def check_share(max_unreadable: float) -> None:
+    """Raise unless the largest share of unreadable images is a number from 0 to 1."""
+    if not 0 <= max_unreadable <= 1:
+        raise Misuse(f"`max_unreadable` is {max_unreadable:g}. Give a share from 0 to 1.")
 
 
 def too_many_unreadable(

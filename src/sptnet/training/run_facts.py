@@ -8,7 +8,7 @@ from typing import Any
 
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
-from sptnet.errors import Misuse
+from sptnet.errors import Failure, Misuse
 from sptnet.runtime.compute import Compute
 
 VERSIONS = ("sptnet", "torch", "torchvision", "timm", "numpy")
@@ -28,7 +28,10 @@ def starting_facts(
     fingerprint: str,
 ) -> dict[str, Any]:
     """Contents of run.json while a run is in progress; `earlier` are those of a run that is resumed."""
-    if earlier and earlier["data"]["fingerprint"] != fingerprint:
+    began_with = earlier.get("data", {}).get("fingerprint")
+    if earlier and began_with is None:
+        raise Failure("run.json does not say which images this run began with. Restore it, or delete it to go on.")
+    if earlier and began_with != fingerprint:
         raise Misuse(
             "the images are not those this run began with. Restore them, or begin again with `overwrite=True`."
         )
