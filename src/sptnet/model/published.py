@@ -140,7 +140,6 @@ def _build_backbone(
         raise checkpoint.refusal("its ViT has no patches or no positions")
     if 0 in (*patch.shape, *positions.shape):
         raise checkpoint.refusal("its ViT has empty patches or positions")
-    _check_blocks(checkpoint, len(patch))
     patch_size = patch.shape[-1]
     widths = [prompts[part].shape[-1] for part in ("pad_up", "patch") if part in prompts]
     made_for = next((width for width in widths if width != patch_size), None)  # a shared frame fits any image
@@ -157,6 +156,7 @@ def _build_backbone(
     sizes: dict[str, Any] = {}
     if name is None:
         name, sizes = architecture(checkpoint)
+        _check_blocks(checkpoint, len(patch))
     backbone = build_backbone(name, image_size=size, pretrained=False, architecture=sizes, reading="exact")
     load_weights(backbone.vit, checkpoint.vit, checkpoint.source)
     return backbone

@@ -6,6 +6,7 @@ Reasons are raised inside `reading` as ValueError; it adds the file and the way 
 import csv
 import json
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ class Table(NamedTuple):
 
 def one_line(reason: object, most: int = 300) -> str:
     """Return a reason on one line, cut to `most` characters."""
-    text = printable(" ".join(str(reason).replace("`", "'").split()))  # backticks are for parameters
+    text = printable(" ".join(str(reason).replace("`", "'").splitlines()))  # backticks are for parameters
     return text if len(text) <= most else f"{text[:most]}..."
 
 
@@ -70,11 +71,17 @@ def reading(path: Path, way_out: str, error: Problem = Failure, says: str = "is 
         raise error(f"{name} {says} ({one_line(problem)}). {way_out}") from problem
 
 
+def file_size(path: Path) -> int:
+    """Return the size of a regular file in bytes; raise an OSError for folders, pipes and what does not exist."""
+    facts = path.stat()
+    if not stat.S_ISREG(facts.st_mode):
+        raise IsADirectoryError(None, "it is not a file")
+    return facts.st_size
+
+
 def decoded(path: Path, limit: int | None = SMALL, encoding: str = "utf-8", errors: str = "strict") -> str:
     """Return the text of a regular file of at most `limit` bytes; call it inside `reading`."""
-    size = path.stat().st_size
-    if not path.is_file():
-        raise IsADirectoryError(None, "it is not a file")
+    size = file_size(path)
     if limit is not None and size > limit:
         raise ValueError(f"it has {size:,} bytes, and such a file has at most {limit:,}")
     return path.read_bytes().decode(encoding, errors)
@@ -177,17 +184,16 @@ def read_csv(
     strict: bool = True,
 ) -> Table:
     """Read a CSV file whose first row is a header."""
-    with (
-        reading(path, way_out, error, says),
-        path.open(encoding=encoding, errors=errors, newline="") as stream,
-    ):
-        reader = csv.DictReader(stream, strict=strict)
-        columns = tuple(reader.fieldnames or ())
-        rows, lines = [], []
-        for row in reader:
-            rows.append(row)
-            lines.append(reader.line_num)
-        return Table(columns, rows, lines)
+    with reading(path, way_out, error, says):
+        file_size(path)
+        with path.open(encoding=encoding, errors=errors, newline="") as stream:
+            reader = csv.DictReader(stream, strict=strict)
+            columns = tuple(reader.fieldnames or ())
+            rows, lines = [], []
+            for row in reader:
+                rows.append(row)
+                lines.append(reader.line_num)
+    return Table(columns, rows, lines)
 
 
 def check_shape(value: Any, shape: type[BaseModel]) -> None:

@@ -8,7 +8,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sptnet.errors import Failure
-from sptnet.runtime.readers import Problem, one_line, reading
+from sptnet.runtime.readers import Problem, file_size, one_line, reading
 
 Tensors = dict[str, Tensor]
 
@@ -28,9 +28,7 @@ def reading_tensors(path: Path, way_out: str, error: Problem = Failure, says: st
 
 def load_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
     """Return the tensors and the metadata of a safetensors file; call it inside `reading_tensors`."""
-    if not path.is_file():
-        path.stat()
-        raise IsADirectoryError(None, "it is not a file")
+    file_size(path)
     with safe_open(path, framework="pt") as file:
         tensors = {}
         for name in file.keys():  # noqa: SIM118

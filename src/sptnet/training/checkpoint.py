@@ -51,8 +51,8 @@ class CheckpointShape(FileShape):
 
     stage: Number
     epoch: Number
-    frozen: str
-    best: Annotated[list[Annotated[float, Field(ge=0, le=10**12)]], Field(min_length=2, max_length=2)] | None
+    frozen: str = ""
+    best: Annotated[list[Annotated[float, Field(ge=0, le=10**12)]], Field(min_length=2, max_length=2)] | None = None
     scalers: dict[str, Annotated[dict[str, float], AfterValidator(_check_scaler)]]
     ending: Annotated[list[Number], Field(min_length=2, max_length=2)] | None = None
     seconds: Annotated[float, Field(ge=0, le=10**12)] = 0
@@ -99,7 +99,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 def check_frozen(checkpoint: Checkpoint, frozen: str) -> None:
     """Refuse a checkpoint made with other frozen weights than those with the digest `frozen`."""
-    if checkpoint.facts["frozen"] != frozen:
+    if checkpoint.facts.get("frozen") != frozen:
         raise Failure(
             "the backbone's weights are not those this run began with. Restore the same weights file, or "
             "begin again with `overwrite=True`."

@@ -47,7 +47,8 @@ class Stage:
         if checkpoint is not None:
             check_frozen(checkpoint, frozen)
             trainer.restore(checkpoint)
-            self.best = tuple(checkpoint.facts["best"]) if checkpoint.facts["best"] else None
+            best = checkpoint.facts.get("best")
+            self.best = tuple(best) if best else None
         for report in epochs_with_bar(trainer, check_interrupt):
             state.features.forget()
             state.check_weights()
