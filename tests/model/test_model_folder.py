@@ -251,7 +251,7 @@ def test_a_damaged_card_is_not_updated(text: str, saved: Path) -> None:
 )
 def test_a_damaged_calibrator_is_named(value: object, saved: Path) -> None:
     edit(saved, lambda d: d.update(calibrator=value))
-    with pytest.raises(Failure, match=r"model\.json does not describe a model that fits its weights"):
+    with pytest.raises(Failure, match=r"model\.json is damaged \((calibrator|Infinity).*\)\. Copy it again or train"):
         load_model(saved)
 
 
@@ -315,10 +315,19 @@ def test_a_dinov3_model_comes_back(tmp_path: Path) -> None:
     assert torch.equal(logits(load_model(tmp_path / "model")[0]), logits(model))
 
 
-@pytest.mark.parametrize("sizes", [{"embed_dim": 65}, {"breadth": 3}, {"checkpoint_path": "w.pth"}, [1]])
-def test_an_impossible_architecture_is_named(sizes: object, saved: Path) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ({"embed_dim": 65}, "does not describe a model that fits its weights"),
+        ({"breadth": 3}, r"is damaged \(architecture\.breadth: "),
+        ({"checkpoint_path": "w.pth"}, r"is damaged \(architecture\.checkpoint_path: "),
+        ({"depth": 10**6}, r"is damaged \(architecture\.depth: input should be less than or equal to 200\)"),
+        ([1], r"is damaged \(architecture: "),
+    ],
+)
+def test_an_impossible_architecture_is_named(sizes: object, says: str, saved: Path) -> None:
     edit(saved, lambda d: d.update(backbone="vit_tiny_patch16_224", architecture=sizes))
-    with pytest.raises(Failure, match=r"model\.json does not describe a model that fits its weights"):
+    with pytest.raises(Failure, match=rf"model\.json {says}"):
         load_model(saved)
 
 

@@ -369,7 +369,8 @@ def test_a_damaged_estimate_is_named(tmp_path: Path) -> None:
     with pytest.raises(Failure) as error:
         count_chart(file)
     assert str(error.value) == (
-        f"{file} is damaged (KeyError('n_categories')). Move it away to write the page without that curve."
+        f"{file} is damaged (interval: field required; n_categories: field required; curve: field required). "
+        "Move it away to write the page without that curve."
     )
 
 

@@ -120,4 +120,9 @@ def resolve_n_categories(asked: int | None, factor: float, split: Split) -> int:
             f"{name} is {n_categories}, but {split.n_known} categories are known already. "
             f"Give at least {split.n_known}: the known ones plus those to discover."
         )
+    if n_categories > len(split.target):
+        name = "`n_categories`" if asked is not None else f"category_factor {factor:g} times {len(split.classes)}"
+        raise Misuse(
+            f"{name} is {n_categories:.12g}, but there are only {len(split.target)} images. Give at most that many."
+        )
     return n_categories

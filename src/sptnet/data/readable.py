@@ -52,6 +52,12 @@ def drop_unreadable(
     return image_set.subset([i for i in range(len(image_set)) if i not in bad]), problems
 
 
+def check_share(max_unreadable: float) -> None:
+    """Raise unless the largest share of unreadable images is a number from 0 to 1."""
+    if not 0 <= max_unreadable <= 1:
+        raise Misuse(f"`max_unreadable` is {max_unreadable:g}. Give a share from 0 to 1.")
+
+
 def too_many_unreadable(
     problems: Sequence[UnreadableImage],
     total: int,

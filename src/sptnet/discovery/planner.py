@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sptnet.config import Config
+from sptnet.config.sections import MOST_MINUTES
 from sptnet.discovery.pace import Pace
 from sptnet.discovery.plan import ImageFacts, Plan, PlanStep
 from sptnet.errors import Misuse
@@ -83,8 +84,9 @@ def check_wishes(minutes: float | None, method: str | None, n_known: int) -> Non
     """Refuse requirements that no plan can meet."""
     if method is not None and method not in METHODS:
         raise Misuse(f"unknown method {method!r}. Use auto or one of: {', '.join(METHODS)}.")
-    if minutes is not None and not minutes > 0:
-        raise Misuse(f"minutes is {minutes:g}. Give a number above 0.")
+    if minutes is not None and not 0 < minutes <= MOST_MINUTES:
+        wanted = f"at most {MOST_MINUTES}" if minutes > MOST_MINUTES else "a number above 0"
+        raise Misuse(f"minutes is {minutes:g}. Give {wanted}.")
     if n_known == 0 and method not in (None, "kmeans"):
         raise Misuse(
             f"no image has a label, but {NAMES[method]} learns from labels. Label some images, or cluster them with "

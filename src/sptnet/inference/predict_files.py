@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from sptnet.data.readable import check_share
 from sptnet.errors import Misuse
 from sptnet.inference.bulk.image_list import named_images
 from sptnet.inference.bulk.job import describe_job, open_folder
@@ -33,6 +34,7 @@ def predict_table(
         raise Misuse("several processes cannot write one table. Give a folder for their parts with `parts=DIR`.")
     if isinstance(out, Path):
         check_new_file(out)
+    check_share(max_unreadable)
     listed = named_images(images, list_file)
     write_table(NamedPredictor(load(run, device), names_for(run)), listed.paths, out, max_unreadable)
 
@@ -54,6 +56,7 @@ def predict_parts(
     features of each part are written beside its table, as safetensors. Other arguments are those of `predict_table`.
     """
     rank = rank_from_environment(os.environ)
+    check_share(max_unreadable)
     listed = named_images(images, list_file)
     named = NamedPredictor(load(run, device, rank.local_rank), names_for(run), features)
     open_folder(parts, describe_job(run, listed, part_size, features))

@@ -49,7 +49,7 @@ def read_expectation(facts: Mapping[str, Any]) -> tuple[ExpectedAccuracy | None,
     try:
         if value is not None:
             return ExpectedAccuracy.from_dict(value), ""
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Failure(
             f"the expected accuracy in run.json is damaged ({error!r}). Remove the entry expected_accuracy."
         ) from error

@@ -12,25 +12,31 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from sklearn.exceptions import ConvergenceWarning
 
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.data.image_set import UNKNOWN
 from sptnet.data.split import Split
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
 from sptnet.results.predictions import FEATURES, read_features
 from sptnet.results.run_content import COUNTS
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.files import make_folder, write_atomically
 from sptnet.runtime.seeds import seed_of
+from sptnet.runtime.tensor_files import load_tensors, reading_tensors
 
 MOST_KEPT = 12
 MOST_IMAGES = 5_000
 """Largest run whose clusterings are kept; larger ones are clustered when a number is chosen."""
 STARTS, ALL_STARTS_UP_TO = 10, 1_000
 TEMPERATURE = 0.1
+_TYPES = {
+    "category": torch.int64,
+    "certainty": torch.float32,
+    "centroids": torch.float32,
+    "n_known": torch.int64,
+}
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -120,20 +126,21 @@ def write_clustering(run: Path, clustering: Clustering) -> None:
 def read_clustering(run: Path, k: int, n: int) -> Clustering:
     """Read the clustering of the n images of a run into k categories."""
     file = count_file(run, k)
-    try:
-        tensors = load_file(file)
+    with reading_tensors(file, f"Delete it, then cluster again with: `edit({str(run)!r}, 'count', '{k}')`"):
+        tensors = load_tensors(file)[0]
+        for name, dtype in _TYPES.items():
+            if name not in tensors or tensors[name].dtype != dtype:
+                raise ValueError(f"it has no {name} of the type {dtype}".replace("torch.", ""))
+        if tensors["n_known"].numel() != 1:
+            raise ValueError("n_known is not one number")
         category, certainty = tensors["category"], tensors["certainty"]
         centroids, n_known = tensors["centroids"], int(tensors["n_known"])
         if category.shape != (n,) or certainty.shape != (n,) or centroids.ndim != 2 or len(centroids) != k:
             raise ValueError(f"it is not for {n} images in {k} categories")
-        if category.is_floating_point() or not ((category >= 0) & (category < k)).all() or not 0 <= n_known <= k:
+        if not ((category >= 0) & (category < k)).all() or not 0 <= n_known <= k:
             raise ValueError("a category is not one of them")
         if not ((certainty >= 0) & (certainty <= 1)).all() or not centroids.isfinite().all():
             raise ValueError("a certainty or a centroid is not a number in its range")
-    except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
-        raise Failure(
-            f"{file} is damaged ({error}). Delete it, then cluster again with: `edit({str(run)!r}, 'count', '{k}')`"
-        ) from error
     # Copies, since the tensors are mapped to the file, which may be replaced.
     columns = category.numpy().astype(np.int64), certainty.numpy().astype(np.float32)
     return Clustering(*columns, centroids.numpy().astype(np.float32), n_known)

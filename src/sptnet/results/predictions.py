@@ -6,7 +6,6 @@ guess of the model. The certainty is the probability that the guess is right. Th
 other than the one in the column category. Tables of other images and exports have the first four columns.
 """
 
-import csv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,15 +14,17 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse, SptnetError
 from sptnet.results.assessment import Assessment
+from sptnet.runtime import readers
 from sptnet.runtime.files import write_atomically, write_csv_atomically
+from sptnet.runtime.readers import read_csv, reading
+from sptnet.runtime.tensor_files import read_tensors
 from sptnet.runtime.text import printable
 
 COLUMNS = ("image", "category", "is_new", "certainty")
@@ -80,16 +81,11 @@ def read_predictions(file: Path, run: Path) -> list[dict[str, str]]:
     """
     if not file.is_file():
         raise Misuse(f"the run {run} has no {file.name}: it did not finish. Finish it with: {_again(run)}")
-    try:
-        with file.open(encoding="utf-8", errors="surrogatepass", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            columns = tuple(reader.fieldnames or ())
-            if columns not in (RUN_COLUMNS, RUN_COLUMNS_0_2):
-                raise ValueError(f"its columns are not {','.join(RUN_COLUMNS)}")
-            rows = list(reader)
+    with reading(file, _way_out(run)):
+        columns, rows, _ = read_csv(file, _way_out(run))
+        if columns not in (RUN_COLUMNS, RUN_COLUMNS_0_2):
+            raise ValueError(f"its columns are not {','.join(RUN_COLUMNS)}")
         _check_rows(rows, len(columns))
-    except (ValueError, csv.Error) as error:
-        raise damaged(file, error, run) from error
     return [{"guess": row["category"], "second": "", "second_certainty": "", **row} for row in rows]
 
 
@@ -117,22 +113,22 @@ def read_features(file: Path, n: int, run: Path) -> Floats:
     """Read the features of `n` images, n x d with unit rows."""
     if not file.is_file():
         raise Misuse(f"the run {run} has no {file.name}: an older sptnet made it. Write it with: {_again(run)}")
-    try:
-        tensors = load_file(file)
-    except (SafetensorError, OSError) as error:
-        raise damaged(file, error, run) from error
-    features = tensors.get("features", torch.empty(0)).float()
-    if features.ndim != 2 or not features.isfinite().all():
+    features = read_tensors(file, _way_out(run)).get("features", torch.empty(0))
+    if features.ndim != 2 or features.dtype not in (torch.float16, torch.float32) or not features.isfinite().all():
         raise damaged(file, "it holds no finite features", run)
     if len(features) != n:
         raise damaged(file, f"it is for {len(features)} images, not {n}", run)
-    unit: Floats = F.normalize(features, dim=1).numpy()
+    unit: Floats = F.normalize(features.float(), dim=1).numpy()
     return unit
 
 
-def damaged(file: Path, why: object, run: Path) -> Failure:
+def damaged(file: Path, why: object, run: Path) -> SptnetError:
     """Return the error for a file of a run that can be written again."""
-    return Failure(f"{file} is damaged ({why}). Write it again with: {_again(run)}")
+    return readers.damaged(file, why, _way_out(run))
+
+
+def _way_out(run: Path) -> str:
+    return f"Write it again with: {_again(run)}"
 
 
 def _again(run: Path) -> str:

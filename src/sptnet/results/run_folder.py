@@ -23,7 +23,8 @@ from typing import Any
 
 from sptnet.config import Config
 from sptnet.config.recipes import read_config, to_toml
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
+from sptnet.results.file_shapes import FactsShape, IntervalShape, MetricsShape
 from sptnet.results.run_content import (
     CONFIG,
     EDITS,
@@ -49,7 +50,9 @@ from sptnet.runtime.files import (
     write_text_atomically,
 )
 from sptnet.runtime.locks import check_free, hold
+from sptnet.runtime.readers import check_shape, read_json, read_json_lines
 
+WITHOUT_IT = "Delete it to go on without it."
 SECONDS_FOR_AN_EDIT = 60.0
 
 
@@ -76,11 +79,8 @@ class RunFolder:
         """Read the lowest and highest plausible number of categories; None if the number was given."""
         if not self.estimate_file.is_file():
             return None
-        try:
-            low, high = json.loads(self.estimate_file.read_text(encoding="utf-8"))["interval"]
-            return int(low), int(high)
-        except (ValueError, KeyError, TypeError) as error:
-            raise Failure(f"{self.estimate_file} is damaged ({error!r}). Delete it to go on without it.") from error
+        low, high = read_json(self.estimate_file, WITHOUT_IT, IntervalShape)["interval"]
+        return low, high
 
     def model_of_stage(self, stage: str) -> Path:
         """Path of the model at the end of a stage before the last."""
@@ -185,10 +185,7 @@ class RunFolder:
         """Read run.json; empty if there is none."""
         if not self.facts_file.is_file():
             return {}
-        try:
-            facts: dict[str, Any] = json.loads(self.facts_file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise Failure(f"{self.facts_file} is damaged ({error}). Delete it to go on without it.") from error
+        facts: dict[str, Any] = read_json(self.facts_file, WITHOUT_IT, FactsShape, errors="surrogatepass")
         return facts
 
     def write_end(self, status: str, reason: str = "") -> None:
@@ -205,14 +202,18 @@ class RunFolder:
         """Read all complete lines of metrics.jsonl; the last may have been cut by a kill."""
         if not self.metrics_file.is_file():
             return []
-        text = self.metrics_file.read_text(encoding="utf-8")
-        whole = text[: text.rfind("\n") + 1]
-        return [json.loads(line) for line in whole.splitlines()]
+        return read_json_lines(self.metrics_file, "Repair or delete that line.", _parse_metrics, only_whole=True)
 
     def forget_metrics_after(self, stage: int, epoch: int) -> None:
         """Drop the lines of epochs that a resumed run trains again."""
-        kept = [m for m in self.metrics() if (m["stage_number"], m["epoch"]) <= (stage, epoch)]
+        kept = [m for m in self.metrics() if (m.get("stage_number", 0), m["epoch"]) <= (stage, epoch)]
         write_text_atomically(self.metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def _parse_metrics(line: Any) -> dict[str, Any]:
+    check_shape(line, MetricsShape)
+    metrics: dict[str, Any] = line
+    return metrics
 
 
 def finite(value: Any) -> Any:

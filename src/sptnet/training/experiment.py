@@ -30,7 +30,7 @@ from sptnet.runtime.distributed import world
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.progress import Say, duration, say
 from sptnet.runtime.seeds import seed_of
-from sptnet.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
+from sptnet.training.checkpoint import Checkpoint, check_stage, load_checkpoint, newest_checkpoint
 from sptnet.training.prepare import prepare
 from sptnet.training.run_facts import now, starting_facts
 from sptnet.training.stage import Stage
@@ -126,7 +126,9 @@ class Experiment:
             self.tell(f"{self.run_folder.path} has no checkpoint yet: starting from the beginning")
             return None
         self.tell(f"going on from {path.name}")
-        return load_checkpoint(path)
+        checkpoint = load_checkpoint(path)
+        check_stage(checkpoint, len(self.state.stages))
+        return checkpoint
 
     def _finish(self, selected_epoch: int | None, seconds: float) -> dict[str, Any]:
         """Write predictions and pictures of all images; returns the final scores."""

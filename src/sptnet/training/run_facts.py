@@ -9,7 +9,7 @@ from typing import Any
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
 from sptnet.data.readable import BY_ENDS, WHOLE_FILES
-from sptnet.errors import Misuse
+from sptnet.errors import Failure, Misuse
 from sptnet.runtime.compute import Compute
 
 VERSIONS = ("sptnet", "torch", "torchvision", "timm", "numpy")
@@ -32,9 +32,11 @@ def starting_facts(
 
     `fingerprint` returns the fingerprint of the images by version; a run keeps the version that it began with.
     """
-    known = earlier["data"] if earlier else {}
-    version = known.get("fingerprint_version", BY_ENDS) if known else WHOLE_FILES
-    if known and known["fingerprint"] != fingerprint(version):
+    known = earlier.get("data", {})
+    if earlier and known.get("fingerprint") is None:
+        raise Failure("run.json does not say which images this run began with. Restore it, or delete it to go on.")
+    version = known.get("fingerprint_version", BY_ENDS) if earlier else WHOLE_FILES
+    if earlier and known["fingerprint"] != fingerprint(version):
         raise Misuse(
             "the images are not those this run began with. Restore them, or begin again with `overwrite=True`."
         )

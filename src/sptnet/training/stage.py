@@ -47,9 +47,11 @@ class Stage:
         if checkpoint is not None:
             check_frozen(checkpoint, frozen)
             trainer.restore(checkpoint)
-            self.best = tuple(checkpoint.facts["best"]) if checkpoint.facts["best"] else None
+            best = checkpoint.facts.get("best")
+            self.best = tuple(best) if best else None
         for report in epochs_with_bar(trainer, check_interrupt):
             state.features.forget()
+            state.check_weights()
             line = self._line(report, trainer.finished)
             self._keep_best(line)
             state.world.do_first(partial(self._keep, line, trainer.checkpoint(frozen=frozen, best=self.best)))

@@ -7,14 +7,16 @@ one to arrive writes it.
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
 from sptnet.inference.bulk.image_list import ImageList
+from sptnet.model.description import CalibratorShape, read_description
 from sptnet.model.model_folder import DESCRIPTION, find_model_folder
 from sptnet.results.edits.log import as_dict, in_force, read_edits
 from sptnet.runtime.files import is_temporary, make_folder, sweep, write_text_atomically
+from sptnet.runtime.readers import FileShape, read_json
 from sptnet.runtime.text import printable
 
 JOB = "parts.json"
@@ -48,9 +50,21 @@ class Job:
     """Calibration from model.json; None if there is none."""
 
 
+class JobShape(FileShape):
+    """parts.json."""
+
+    model: str
+    edits: str | None
+    images: int
+    names: str
+    part_size: int
+    features: bool = False
+    calibrator: CalibratorShape | None = None
+
+
 def describe_job(run: Path, images: ImageList, part_size: int, features: bool = False) -> Job:
     """Describe a job by its model, the edits of the run, the images and the options."""
-    description = json.loads((find_model_folder(run) / DESCRIPTION).read_text(encoding="utf-8"))
+    description = read_description(find_model_folder(run) / DESCRIPTION)
     edits = [as_dict(edit) for edit in in_force(read_edits(run))]
     return Job(
         model=description["sha256"],
@@ -79,11 +93,9 @@ def open_folder(folder: Path, job: Job) -> None:
             )
         # Several processes may write at once, all the same content.
         write_text_atomically(file, json.dumps(asdict(job), indent=1) + "\n")
-    try:
-        earlier = Job(**json.loads(file.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise Failure(f"{file} is damaged ({error}). Give another folder with `parts`, or remove this one.") from error
-    before, now = asdict(earlier), asdict(job)
+    way_out = "Give another folder with `parts`, or remove this one."
+    before, now = read_json(file, way_out, JobShape), asdict(job)
+    before = {field.name: field.default for field in fields(Job)} | before
     changes = [title for key, title in TITLES.items() if before[key] != now[key]]
     if changes:
         raise Misuse(

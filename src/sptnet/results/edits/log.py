@@ -27,6 +27,7 @@ from sptnet.results.run_content import EDITS
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.readers import read_json, read_json_lines, read_text
 
 __all__ = [
     "EDITS",
@@ -81,19 +82,21 @@ def read_edits(run_path: str | Path) -> list[Edit]:
 def read_log(run_path: str | Path) -> list[tuple[str, Edit]]:
     """Read all edits, each with the time at which it was made."""
     file = Path(run_path) / EDITS
-    log = []
-    for number, line in enumerate(_text(file).split("\n"), start=1):
-        if line:
-            try:
-                value = json.loads(line)
-                log.append((str(value["at"]), parse_edit(value)))
-            except (ValueError, KeyError, TypeError) as error:
-                raise Failure(f"line {number} of {file} is damaged ({error}). Repair or delete that line.") from error
-    return log
+    if not file.exists():
+        return []
+    return read_json_lines(file, "Repair or delete that line.", _parse_line, errors="surrogatepass")
+
+
+def _parse_line(value: Any) -> tuple[str, Edit]:
+    if not isinstance(value, dict) or not isinstance(value.get("at"), str):
+        raise ValueError("it has no time `at`")
+    return value["at"], parse_edit(value)
 
 
 def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="surrogatepass") if file.is_file() else ""
+    if not file.exists():
+        return ""
+    return read_text(file, "Make it readable.", limit=None, errors="surrogatepass")
 
 
 def current(run_path: str | Path) -> RunResult:
@@ -150,10 +153,8 @@ def read_edits_file(file: Path) -> list[Edit]:
     """Read edits that the report page saved: {"edits": [...]}, or only the list."""
     if not file.is_file():
         raise Misuse(f"there is no file {file}. Give the JSON file of edits that the report saved.")
-    try:
-        content: Any = json.loads(file.read_text(encoding="utf-8", errors="surrogatepass"))
-    except ValueError as error:
-        raise Misuse(f"{file} is not valid JSON ({error}). Save the edits again.") from error
+    way_out, says = "Save the edits again.", "is not valid JSON"
+    content = read_json(file, way_out, error=Misuse, says=says, limit=None, errors="surrogatepass")
     edits = content.get("edits") if isinstance(content, dict) else content
     if not isinstance(edits, list) or not edits:
         raise Misuse(f'{file} holds no edits. Give JSON such as {{"edits": [{{"verb": "undo"}}]}}.')

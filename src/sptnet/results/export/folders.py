@@ -13,9 +13,10 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from sptnet.data.image_file import ImageSource, read_image
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
 from sptnet.results.run_result import RunResult
 from sptnet.runtime.files import check_new_folder, new_folder, sweep, write_text_atomically
+from sptnet.runtime.readers import FileShape, read_json
 from sptnet.runtime.text import count, first_three, printable
 
 CONTENTS = ".sptnet-export.json"
@@ -53,15 +54,18 @@ def _strangers(to: Path) -> list[str]:
     return sorted(set(_files(to)) - _contents(to)) if to.is_dir() and not to.is_symlink() else []
 
 
+class ContentsShape(FileShape):
+    """The list of the files of an export."""
+
+    files: list[str]
+
+
 def _contents(to: Path) -> set[str]:
     file = to / CONTENTS
     if not file.is_file():
         return set()
-    try:
-        files = json.loads(file.read_text(encoding="utf-8"))["files"]
-        return {CONTENTS, *map(str, files)}
-    except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{file} is damaged ({error}). Remove {to} yourself, or give another `to`.") from error
+    way_out = f"Remove {to} yourself, or give another `to`."
+    return {CONTENTS, *read_json(file, way_out, ContentsShape, limit=None, errors="surrogatepass")["files"]}
 
 
 def _files(to: Path) -> list[str]:
