@@ -419,7 +419,7 @@ def test_stopping_says_how_to_resume(
     assert answer.code == 130
     assert f"sptnet train --resume --out '{out}'" in answer.err
     monkeypatch.undo()
-    assert RunFolder(out).facts()["status"] == "running"
+    assert RunFolder(out).facts()["status"] == "stopped"
 
 
 # --- evaluate ---------------------------------------------------------------------------------------------------------

@@ -265,4 +265,4 @@ def test_other_images_are_refused(stopped, few_digits, run_it, change):
     with pytest.raises(Misuse, match=r"images are not those this run began with.*`overwrite=True`"):
         run_it(stopped, data=data, resume=True)
     assert (stopped / "metrics.jsonl").read_text() == metrics
-    assert json.loads((stopped / "run.json").read_text())["status"] == "running"
+    assert json.loads((stopped / "run.json").read_text())["status"] == "stopped"

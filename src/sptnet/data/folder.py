@@ -11,8 +11,10 @@ from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.data.listing import list_folder
 from sptnet.errors import Misuse
 from sptnet.runtime.progress import Say, say
-from sptnet.runtime.text import count, first_three, printable
+from sptnet.runtime.text import count, first_three, from_spreadsheet, printable
 
+EXPORTED = ["image", "category", "is_new", "certainty"]
+"""Columns of an exported table, which is a labels file too; its names are escaped for spreadsheets."""
 _HELD_OUT = ("test", "val")
 
 
@@ -128,6 +130,10 @@ def _csv_rows(file: Path) -> list[tuple[int, str, str]]:
         with file.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as stream:
             reader = csv.DictReader(stream, restval="")
             columns = [column.strip() for column in reader.fieldnames or ()]
+            if columns == EXPORTED:
+                image, category, *_ = reader.fieldnames or ()
+                rows = ((reader.line_num, row[image], row[category]) for row in reader)
+                return [(line, from_spreadsheet(path), from_spreadsheet(label)) for line, path, label in rows]
             missing = [column for column in ("path", "label") if column not in columns]
             if missing:
                 raise Misuse(

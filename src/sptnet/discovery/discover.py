@@ -25,6 +25,7 @@ from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import Say
 from sptnet.runtime.torchrun import available_cores
 from sptnet.training.experiment import Experiment
+from sptnet.training.run_facts import end_noted
 
 WAYS_OUT = (
     "Ways out: connect to the network and try again; give a local weights file with `weights=FILE`; or, for small "
@@ -59,11 +60,12 @@ class Discovery:
         """Carry out the plan. Training gets the time that is left after features, count and trial."""
         experiment = Experiment(self.plan.config, self.run, self.images, tell_epoch=tell_epoch, backbone=self.backbone)
         experiment.begin(False, overwrite, command, self.files)
-        self._limit(experiment)  # so that a run that is stopped in its trial keeps the limit when it is resumed
-        if self.plan.tries:
-            experiment = self._tried(experiment)
-            self._limit(experiment)
-        experiment.complete()
+        with end_noted(self.run, world().is_first):
+            self._limit(experiment)  # so that a run that is stopped in its trial keeps the limit when it is resumed
+            if self.plan.tries:
+                experiment = self._tried(experiment)
+                self._limit(experiment)
+            experiment.complete()
         return experiment
 
     def _limit(self, experiment: Experiment) -> None:

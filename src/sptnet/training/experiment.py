@@ -28,7 +28,7 @@ from sptnet.runtime.progress import Say, duration, say
 from sptnet.runtime.seeds import seed_of
 from sptnet.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
 from sptnet.training.prepare import prepare
-from sptnet.training.run_facts import now, starting_facts
+from sptnet.training.run_facts import end_noted, now, starting_facts
 from sptnet.training.stage import Stage
 
 
@@ -82,6 +82,10 @@ class Experiment:
 
     def complete(self, resume: bool = False) -> dict[str, Any]:
         """Train what is left to train of a run that has begun, and return the scores."""
+        with end_noted(self.run_folder, self.state.world.is_first):
+            return self._complete(resume)
+
+    def _complete(self, resume: bool) -> dict[str, Any]:
         state, selected = self.state, None
         checkpoint = self._resume_point() if resume else None
         with noted_interrupts() as check_interrupt:

@@ -2,13 +2,15 @@
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
-from sptnet.errors import Misuse
+from sptnet.errors import Misuse, SptnetError
+from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.compute import Compute
 
 VERSIONS = ("sptnet", "torch", "torchvision", "timm", "numpy")
@@ -52,3 +54,23 @@ def starting_facts(
             "unreadable": [{"image": p.name, "reason": p.reason} for p in data.unreadable],
         },
     }
+
+
+@contextmanager
+def end_noted(run: RunFolder, is_first: bool) -> Iterator[None]:
+    """Note in run.json, on rank 0, if the run is stopped by a signal or fails in the context."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if is_first:
+            try:
+                _note_end(run, "stopped" if isinstance(error, KeyboardInterrupt) else "failed")
+            except (OSError, SptnetError) as second:  # the disk may be full, which is why the run failed
+                error.add_note(f"run.json could not be written: {second}")
+        raise
+
+
+def _note_end(run: RunFolder, status: str) -> None:
+    facts = run.facts()
+    if facts.get("status") == "running":
+        run.write_facts(facts | {"status": status})
