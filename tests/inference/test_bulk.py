@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -557,3 +558,43 @@ def test_killed_at_any_moment_of_writing_parts(model: Path, images: Path, tmp_pa
         assert names_in(tmp_path / str(number)) == [
             *("part-00000.csv", "part-00000.safetensors", "part-00001.csv", "part-00001.safetensors", "parts.json")
         ]
+
+
+# --- among the images -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["", "0", "new/deep"])
+def test_nothing_is_written_among_the_images(model: Path, images: Path, tmp_path: Path, place: str) -> None:
+    before = sorted(images.rglob("*"))
+    linked = tmp_path / "linked"
+    linked.symlink_to(images)
+    for folder in (images, linked):
+        message = rf"lies inside the folder of images {re.escape(str(images))}\. Give a place outside it with"
+        with pytest.raises(Misuse, match=rf"{message} `out`\."):
+            predict_table(model, [images], folder / place / "table.csv", device="cpu")
+        with pytest.raises(Misuse, match=rf"{message} `parts`\."):
+            in_parts(model, images, folder / place / "parts")
+    assert sorted(images.rglob("*")) == before
+
+
+def test_a_table_beside_single_images_is_allowed(model: Path, images: Path, tmp_path: Path) -> None:
+    image = tmp_path / "a.png"
+    image.write_bytes(next(images.rglob("*.png")).read_bytes())
+    predict_table(model, [image], tmp_path / "table.csv", device="cpu")
+    assert (tmp_path / "table.csv").is_file()
+
+
+def test_no_name_is_a_formula(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile = make_model(tmp_path / "model", names=("=1", "+1", "-1", "@1"))
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name, image in zip(("=a.png", "-b.png", "c.png"), sorted(images.rglob("*.png")), strict=False):
+        (folder / name).write_bytes(image.read_bytes())
+    (folder / "@bad.png").write_bytes(b"")
+    monkeypatch.chdir(folder)
+    predict_table(hostile, [Path()], tmp_path / "table.csv", device="cpu", max_unreadable=1)
+    in_parts(hostile, Path(), tmp_path / "parts", max_unreadable=1)
+    for file in ("table.csv", "parts/part-00000.csv", "parts/part-00000.unreadable.csv"):
+        cells = [cell for row in rows((tmp_path / file).read_bytes()) for cell in row]
+        assert not [cell for cell in cells if cell.startswith(tuple("=+-@"))], file
+    assert sorted(row[0] for row in rows((tmp_path / "table.csv").read_bytes())[1:]) == ["'-b.png", "'=a.png", "c.png"]

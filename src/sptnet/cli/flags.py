@@ -7,11 +7,10 @@ Library errors name Python parameters and settings between backticks: `overwrite
 
 import ast
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from sptnet.runtime.text import printable
+from sptnet.runtime.text import shell_line, shell_word
 
 OWN_OPTIONS = {
     "data.folder": ("data", "folder"),
@@ -71,7 +70,7 @@ def _plain(value: str) -> str:
         literal = ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return value
-    return printable(shlex.quote(str(literal)))
+    return shell_word(str(literal))
 
 
 def _command(text: str) -> str | None:
@@ -90,4 +89,4 @@ def _command(text: str) -> str | None:
             words += [flag] if value is True else [flag, str(value)]
     except ValueError:
         return None
-    return shlex.join(["sptnet", call.func.id.rstrip("_"), *words])
+    return shell_line(["sptnet", call.func.id.rstrip("_"), *words])

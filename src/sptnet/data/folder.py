@@ -12,8 +12,10 @@ from sptnet.data.listing import list_folder
 from sptnet.errors import Misuse
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.readers import read_csv
-from sptnet.runtime.text import count, first_three, printable
+from sptnet.runtime.text import count, first_three, from_spreadsheet, printable
 
+EXPORTED = ["image", "category", "is_new", "certainty"]
+"""Columns of an exported table, which is a labels file too; its names are escaped for spreadsheets."""
 _HELD_OUT = ("test", "val")
 
 
@@ -128,13 +130,16 @@ def _csv_rows(file: Path) -> list[tuple[int, str, str]]:
     way_out, says = "Save it again as CSV, UTF-8.", "is not a CSV file in UTF-8"
     table = read_csv(file, way_out, Misuse, says, encoding="utf-8-sig", strict=False)
     columns = [column.strip() for column in table.columns]
+    rows = list(zip(table.lines, table.rows, strict=True))
+    if columns == EXPORTED:
+        image, category, *_ = table.columns
+        return [(line, from_spreadsheet(row[image] or ""), from_spreadsheet(row[category] or "")) for line, row in rows]
     missing = [column for column in ("path", "label") if column not in columns]
     if missing:
         raise Misuse(
             f"{file} has no column {' and no column '.join(missing)}. Make its first line the header path,label."
         )
     path, label = (_last(table.columns, columns, name) for name in ("path", "label"))
-    rows = zip(table.lines, table.rows, strict=True)
     return [(line, row[path] or "", (row[label] or "").strip()) for line, row in rows]
 
 

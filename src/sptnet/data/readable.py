@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 BY_ENDS, WHOLE_FILES = 1, 2
 """Versions of the fingerprint: 0.1.0 and 0.2.0 read size, beginning and end of large files."""
+MOST_THREADS = min(8, os.cpu_count() or 1)
 _EDGE = 64 * 1024
 _BATCH = 1024
 
@@ -79,10 +80,10 @@ def too_many_unreadable(
     )
 
 
-def in_threads(work: Callable[..., T], *columns: Sequence[Any]) -> Iterator[T]:
-    """Like `map(work, *columns)`, on several threads; results are in order."""
+def in_threads(work: Callable[..., T], *columns: Sequence[Any], n_threads: int = MOST_THREADS) -> Iterator[T]:
+    """Like `map(work, *columns)`, on several threads; results are in order. Decoding shares one memory budget."""
     # In batches: a pool that gets a million files at once keeps a million pending results.
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(n_threads) as pool:
         for start in range(0, len(columns[0]), _BATCH):
             yield from pool.map(work, *(column[start : start + _BATCH] for column in columns))
 

@@ -25,7 +25,7 @@ from sptnet.runtime import readers
 from sptnet.runtime.files import write_atomically, write_csv_atomically
 from sptnet.runtime.readers import read_csv, reading
 from sptnet.runtime.tensor_files import read_tensors
-from sptnet.runtime.text import printable
+from sptnet.runtime.text import for_spreadsheet, printable
 
 COLUMNS = ("image", "category", "is_new", "certainty")
 RUN_COLUMNS_0_2 = (*COLUMNS, "part", "truth")
@@ -44,6 +44,15 @@ def prediction_rows(
     """Yield the first four columns per image; categories are indices into `names`, the known ones first."""
     for image, category, value in zip(images, categories, certainty, strict=True):
         yield [str(image), names[category], "yes" if category >= n_known else "no", f"{value:.4f}"]
+
+
+def rows_for_people(rows: Iterable[list[str]]) -> Iterator[list[str]]:
+    """Yield the rows of `prediction_rows` with names that no spreadsheet takes for a formula.
+
+    For exports and tables of `predict`. The table of a run, which is read back, has the names as they are.
+    """
+    for image, category, *rest in rows:
+        yield [for_spreadsheet(image), for_spreadsheet(category), *rest]
 
 
 def final_categories(split: Split, guess: Ids) -> Ids:

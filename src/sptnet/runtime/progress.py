@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from sptnet.runtime.text import visible
 from sptnet.runtime.torchrun import is_first
 
 T = TypeVar("T")
@@ -21,8 +22,8 @@ spell: Callable[[str], str] = str
 
 
 def say(message: str) -> None:
-    """Print one line on stderr; stdout is for results."""
-    console.print(spell(message), markup=False)
+    """Print one line on stderr, with control characters escaped; stdout is for results."""
+    console.print(visible(spell(message)), markup=False, emoji=False)
 
 
 class Bar(Protocol):
@@ -39,17 +40,17 @@ def bar(what: str, total: float) -> Iterator[Bar]:
         yield lambda done, note="": None
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(elapsed_when_finished=False),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=total, note="")
-        yield lambda done, note="": progress.update(task, completed=done, note=note)
+        task = progress.add_task(visible(what), total=total, note="")
+        yield lambda done, note="": progress.update(task, completed=done, note=visible(note))
 
 
 def tracker(what: str) -> Callable[..., Iterable[T]]:

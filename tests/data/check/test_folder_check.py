@@ -55,13 +55,13 @@ def test_train_and_test_are_counted_apart(tmp_path: Path) -> None:
 
 def test_each_image_is_decoded_once_and_progress_is_shown(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    read_reduced = check_module.read_reduced
+    decoded = check_module.decoded
 
     def recorded(path: Path, name: str, least: int) -> Any:
         seen.append(name)
-        return read_reduced(path, name, least)
+        return decoded(path, name, least)
 
-    monkeypatch.setattr(check_module, "read_reduced", recorded)
+    monkeypatch.setattr(check_module, "decoded", recorded)
     shutil.copy(pets / "cat/0.png", pets / "cat/9.png")
     tracked_steps: list[tuple[str, int]] = []
 

@@ -1,11 +1,13 @@
 """`sptnet check`."""
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from sptnet.cli.output import show_line
+from sptnet.runtime.text import shell_line
 
 if TYPE_CHECKING:
     from sptnet.data.check.findings import Finding
@@ -46,10 +48,10 @@ def check(
     if as_json:
         described = [{"about": f.about, "sentence": f.sentence, "stops": f.stops} for f in findings]
         time = None if plan is None else {"method": plan.config.method, "seconds": round(plan.seconds)}
-        print(json.dumps({**asdict(checked), "findings": described, "can_train": good, "time": time}))
+        show_line(json.dumps({**asdict(checked), "findings": described, "can_train": good, "time": time}))
     else:
         _show(checked, findings)
-        print("ready for training" if good else "not ready for training")
+        show_line("ready for training" if good else "not ready for training")
         if plan is not None:
             _show_time(plan, folder)
     if not good:
@@ -60,10 +62,10 @@ def _show_time(plan: "Plan", folder: Path) -> None:
     from sptnet.methods import NAMES
     from sptnet.runtime.progress import duration
 
-    print(
+    show_line(
         f"time: {NAMES[plan.config.method]} with {plan.config.backbone.name} takes about {duration(plan.seconds)} here"
     )
-    print(f"the whole plan: {shlex.join(['sptnet', 'discover', str(folder), '--dry-run'])}")
+    show_line(f"the whole plan: {shell_line(['sptnet', 'discover', str(folder), '--dry-run'])}")
 
 
 def _show(checked: "FolderCheck", findings: "list[Finding]") -> None:
@@ -72,16 +74,16 @@ def _show(checked: "FolderCheck", findings: "list[Finding]") -> None:
     title = f"{checked.images:,} images" + (f", {len(checked.unreadable):,} unreadable" if checked.unreadable else "")
     print_table(title, ["category", "labelled", "unsorted", "test"], table_rows(checked))
     if checked.others or checked.hidden:
-        print(f"ignored: {checked.others:,} files that are no images, {checked.hidden:,} hidden names")
-    print(f"device: {checked.device} ({checked.precision})")
+        show_line(f"ignored: {checked.others:,} files that are no images, {checked.hidden:,} hidden names")
+    show_line(f"device: {checked.device} ({checked.precision})")
     for finding in findings:
-        print(f"- {finding.sentence}")
+        show_line(f"- {finding.sentence}")
         for example in finding.examples[:MOST_EXAMPLES]:
-            print(f"    {example}")
+            show_line(f"    {example}")
         if len(finding.examples) > MOST_EXAMPLES:
-            print(f"    and {len(finding.examples) - MOST_EXAMPLES:,} more")
+            show_line(f"    and {len(finding.examples) - MOST_EXAMPLES:,} more")
     if not findings:
-        print("no problems found")
+        show_line("no problems found")
 
 
 def table_rows(checked: "FolderCheck") -> list[list[str]]:

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from sptnet.cli.output import show_line
+
 OTHER_SOURCES = ("folder", "domains", "digits")
 """Sources that are no benchmarks."""
 
@@ -78,7 +80,7 @@ def data(
         refuse_differences(rows, benchmark)
     if split_out is not None:
         write_split(split, image_set, split_out)
-        print(f"split: {split_out}")
+        show_line(f"split: {split_out}")
 
 
 def _list_benchmarks() -> None:
@@ -96,7 +98,7 @@ def _list_benchmarks() -> None:
         for benchmark in BENCHMARKS.values()
     ]
     print_table("data sets", ["name", "title", "known classes", "new classes", "--download"], rows, lefts=2)
-    print("count one with: sptnet data NAME --data DIR")
+    show_line("count one with: sptnet data NAME --data DIR")
 
 
 def _check_options(

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli.output import show_line
+
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs/demo"),
@@ -29,6 +31,6 @@ def demo(
         ["method", "All", "Old", "New", "seconds", "trained parameters"],
         rows,
     )
-    print("The seconds do not include the model that a method starts from: SimGCD for SPTNet, GCD for muGCD.")
-    print("Single seeds differ by a few points; docs/results.md has the means of five.")
-    print(f"pictures of the categories found: {out / 'sptnet' / 'categories'}")
+    show_line("The seconds do not include the model that a method starts from: SimGCD for SPTNet, GCD for muGCD.")
+    show_line("Single seeds differ by a few points; docs/results.md has the means of five.")
+    show_line(f"pictures of the categories found: {out / 'sptnet' / 'categories'}")

@@ -8,6 +8,7 @@ import typer
 
 from sptnet.cli.discover_output import print_plan, print_result
 from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone
+from sptnet.cli.output import show_line
 from sptnet.cli.stopping import resumable
 
 if TYPE_CHECKING:
@@ -83,10 +84,10 @@ def discover(
             discovery = first_round(target, changes, wishes, overwrite)
         else:
             discovery, n_labels = another_round(continue_, target, changes, wishes, method == "auto", overwrite)
-            print(f"another round on {continue_}: it starts with {n_labels:,} labels", flush=True)
+            show_line(f"another round on {continue_}: it starts with {n_labels:,} labels", flush=True)
         print_plan(discovery.plan, discovery.images)
         if dry_run:
-            print("nothing was started. Leave --dry-run out to begin.")
+            show_line("nothing was started. Leave --dry-run out to begin.")
             return
         with resumable("discover", target):
             experiment = discovery.train(overwrite, ["sptnet", *sys.argv[1:]], _print_epoch())

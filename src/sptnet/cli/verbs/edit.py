@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sptnet.cli.output import show_line
+
 if TYPE_CHECKING:
     from sptnet.results.edits.types import Edit
     from sptnet.results.run_result import RunResult
@@ -149,7 +151,7 @@ def list_(context: typer.Context) -> None:
     print_labels_to_check(len(labels_to_check(result)))
     dropped = int((result.category < 0).sum())
     if dropped:
-        print(f"dropped images: {dropped:,}")
+        show_line(f"dropped images: {dropped:,}")
 
 
 @app.command()
@@ -162,9 +164,9 @@ def log(context: typer.Context) -> None:
     RunFolder(context.obj).config()  # raises if this is no run
     entries = read_log(context.obj)
     for number, (at, edit) in enumerate(entries, start=1):
-        print(f"{number}  {at}  {describe_edit(edit)}")
+        show_line(f"{number}  {at}  {describe_edit(edit)}")
     if not entries:
-        print("no edits yet")
+        show_line("no edits yet")
 
 
 def _ids(run: Path, images: list[str]) -> tuple[str, ...]:
@@ -182,4 +184,4 @@ def _add(run: Path, edit: "Edit") -> None:
 
 def _print_done(what: str, state: "RunResult") -> None:
     new = len(state.names) - state.n_known
-    print(f"{what}; {state.n_known} known and {new} new categories")
+    show_line(f"{what}; {state.n_known} known and {new} new categories")

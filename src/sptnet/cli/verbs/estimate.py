@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone, source_settings
+from sptnet.cli.output import show_line
 
 if TYPE_CHECKING:
     from sptnet.inference.count_categories import RunCount
@@ -55,7 +56,7 @@ def estimate(
     if plot is not None:
         world().do_first(lambda: plot_count(count.estimate, plot, count.n_known, count.truth))
     if as_json:
-        print(json.dumps({**asdict(count.estimate), "n_known": count.n_known, "truth": count.truth}))
+        show_line(json.dumps({**asdict(count.estimate), "n_known": count.n_known, "truth": count.truth}))
     else:
         _show(count, plot)
 
@@ -77,7 +78,7 @@ def _show(count: "RunCount", plot: Path | None) -> None:
     print_table("counts tried", ["categories", "labelled accuracy", "silhouette", "inertia", "score"], rows)
     low, high = estimate.interval
     known = f"{count.n_known} known" + ("" if count.truth is None else f", {count.truth} in truth")
-    print(f"about {estimate.n_categories} categories ({low} to {high} are plausible); {known}")
-    print(f"train with: --set n_categories={estimate.n_categories}")
+    show_line(f"about {estimate.n_categories} categories ({low} to {high} are plausible); {known}")
+    show_line(f"train with: --set n_categories={estimate.n_categories}")
     if plot is not None:
-        print(f"plot: {plot}")
+        show_line(f"plot: {plot}")

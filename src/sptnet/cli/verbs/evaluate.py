@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli.output import show_line
+
 
 def evaluate(
     run: Annotated[Path, typer.Argument(help="A finished run, or a model directory together with --data.")],
@@ -28,4 +30,4 @@ def evaluate(
     from sptnet.results.run_folder import finite
 
     scores = score_model(run, data, source, max_unreadable, not no_prompts, device)
-    print(json.dumps(finite(scores))) if as_json else print_scores(scores)
+    show_line(json.dumps(finite(scores))) if as_json else print_scores(scores)

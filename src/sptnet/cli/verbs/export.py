@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli.output import show_line
+
 
 def export(
     run: Annotated[Path, typer.Argument(help="A finished run; for the model itself also a model directory.")],
@@ -26,11 +28,11 @@ def export(
 
     if form in MODEL_FORMS:
         card = export_model(run, to, form, overwrite)
-        print(f"wrote the model of {len(card.categories)} categories: {to}")
+        show_line(f"wrote the model of {len(card.categories)} categories: {to}")
         return
     if form not in FORMS:
         raise Misuse(f"there is no export as {form}. Choose from: {', '.join((*FORMS, *MODEL_FORMS))}.")
     result = export_run(run, to, form, overwrite)
     kept = result.category[result.category >= 0]
     dropped = f" ({len(result) - len(kept):,} dropped)" if len(kept) < len(result) else ""
-    print(f"wrote {len(kept):,} images in {len(set(kept.tolist()))} categories{dropped}: {to}")
+    show_line(f"wrote {len(kept):,} images in {len(set(kept.tolist()))} categories{dropped}: {to}")

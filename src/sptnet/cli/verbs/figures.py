@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sptnet.cli.flags import flags_of, with_flags
+from sptnet.cli.output import show_line
 
 
 def figures(
@@ -44,6 +45,6 @@ def figures(
     )
     written = write_figures(runs, out, options, choose_compute(device), overwrite)
     for file in written.files:
-        print(file)
+        show_line(str(file))
     for reason in written.left_out:
-        print(f"left out: {with_flags(reason, flags_of(context.command))}")
+        show_line(f"left out: {with_flags(reason, flags_of(context.command))}")

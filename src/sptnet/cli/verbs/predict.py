@@ -1,11 +1,14 @@
 """`sptnet predict`."""
 
+import io
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from sptnet.cli.output import show_csv
+from sptnet.cli.stopping import keeping
 
 
 def predict(
@@ -31,7 +34,7 @@ def predict(
     """Sort images with a trained model: one row per image with its category and certainty.
 
     The categories of an edited run have their edited names. With --parts, several processes started by torchrun share
-    the work.
+    the work. On stdout, control characters in names are escaped.
     """
     from sptnet.errors import Misuse
     from sptnet.inference.predict_files import predict_parts, predict_table
@@ -43,20 +46,24 @@ def predict(
     if features and parts is None:
         raise Misuse("features are written beside parts. Give a folder for them with --parts DIR.")
     if parts is None:
+        table = io.StringIO(newline="")
         predict_table(
-            run, images or [], out or sys.stdout, list_file=list_file, device=device, max_unreadable=max_unreadable
+            run, images or [], out or table, list_file=list_file, device=device, max_unreadable=max_unreadable
         )
+        if out is None:
+            show_csv(table.getvalue())
         return
-    tally = predict_parts(
-        run,
-        images or [],
-        parts,
-        part_size=part_size,
-        features=features,
-        list_file=list_file,
-        device=device,
-        max_unreadable=max_unreadable,
-    )
+    with keeping("whole parts are kept. Start the same command again to go on"):
+        tally = predict_parts(
+            run,
+            images or [],
+            parts,
+            part_size=part_size,
+            features=features,
+            list_file=list_file,
+            device=device,
+            max_unreadable=max_unreadable,
+        )
     rank = rank_from_environment(os.environ)
     process = f"process {rank.rank + 1} of {rank.size}: " if rank.size > 1 else ""
     say(f"{process}parts done: {tally.done:,}, there already: {tally.skipped:,}, in {parts}")

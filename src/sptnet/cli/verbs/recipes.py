@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sptnet.cli.output import show_line, show_text
+from sptnet.runtime.text import shell_word
+
 if TYPE_CHECKING:
     from sptnet.config.recipe_table import RecipeEntry
 
@@ -25,12 +28,12 @@ def list_(
 
     entries = recipe_table(folder)
     if as_json:
-        print(json.dumps([asdict(entry) for entry in entries], indent=1))
+        show_text(json.dumps([asdict(entry) for entry in entries], indent=1))
         return
     rows = [["name", "data set", "method", "All", "Old", "New", "what it does"], *map(_row, entries)]
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
     for row in rows:
-        print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
+        show_line("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
 
 
 def _row(entry: "RecipeEntry") -> list[str]:
@@ -48,7 +51,7 @@ def show(
     """Print a recipe."""
     from sptnet.config.recipes import load_recipe, recipe_text, to_toml
 
-    print(to_toml(load_recipe(name)) if full else recipe_text(name), end="")
+    show_text(to_toml(load_recipe(name)) if full else recipe_text(name))
 
 
 @app.command()
@@ -60,4 +63,4 @@ def copy(name: NAME, file: Annotated[Path, typer.Argument(help="File to write.")
     check_new_file(file, "file")
     text = recipe_text(name)
     write_text_atomically(file, text)
-    print(f"wrote {file}; use it with: sptnet train {file} --data DIR --out RUN")
+    show_line(f"wrote {file}; use it with: sptnet train {shell_word(str(file))} --data DIR --out RUN")

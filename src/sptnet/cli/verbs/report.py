@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli.output import show_line
+
 
 def report(
     run: Annotated[Path, typer.Argument(help="A finished run.")],
@@ -21,6 +23,6 @@ def report(
 
     page = write_report(run, out, model_pictures=not without_model).page
     assert page is not None
-    print(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB)")
+    show_line(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB)")
     if open_it and not webbrowser.open(page.absolute().as_uri()):
-        print("no browser was found. Open the page by hand.")
+        show_line("no browser was found. Open the page by hand.")

@@ -12,7 +12,7 @@ from jaxtyping import UInt8
 from sptnet.config import DataSettings
 from sptnet.data.check.duplicates import SIDE, DuplicateGroup, same_bytes, same_look, thumbnail
 from sptnet.data.folder import read_folder
-from sptnet.data.image_file import UnreadableImage, read_reduced
+from sptnet.data.image_file import UnreadableImage, decoded
 from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.data.listing import list_folder
 from sptnet.data.readable import in_threads
@@ -133,10 +133,11 @@ def check_folder(
 
 def _read_facts(path: Path, name: str) -> _ImageFacts | UnreadableImage:
     try:
-        image, (width, height) = read_reduced(path, name, least=_REDUCED_SIDE)
+        with decoded(path, name, least=_REDUCED_SIDE) as (image, (width, height)):
+            small = thumbnail(image)
     except UnreadableImage as problem:
         return problem
-    return _ImageFacts(width, height, path.stat().st_size, thumbnail(image))
+    return _ImageFacts(width, height, path.stat().st_size, small)
 
 
 def _ids(

@@ -21,11 +21,11 @@ from sptnet.inference.bulk.file_batches import predict_batches
 from sptnet.inference.features import Outputs
 from sptnet.inference.predictor import Predictor
 from sptnet.results.edits.names import EditedNames
-from sptnet.results.predictions import COLUMNS, prediction_rows, write_features
+from sptnet.results.predictions import COLUMNS, prediction_rows, rows_for_people, write_features
 from sptnet.runtime.files import make_folder, write_csv_atomically
 from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.progress import Bar, bar, say, tracker
-from sptnet.runtime.text import printable
+from sptnet.runtime.text import for_spreadsheet, printable
 from sptnet.runtime.torchrun import Rank
 
 
@@ -39,13 +39,13 @@ class NamedPredictor:
     """Write the features of each part beside its table."""
 
     def rows(self, images: Iterable[Path | str], outputs: Outputs) -> Iterator[list[str]]:
-        """Yield a table row per image."""
+        """Yield a table row per image, with names that no spreadsheet takes for a formula."""
         categories, names, n_known = outputs.categories, self.predictor.categories, self.predictor.n_known
         certainty = self.predictor.probabilities(outputs).max(1)
         if self.edited is not None:
             categories, certainty = self.edited.assign(categories, certainty, outputs.unit_features)
             names, n_known = self.edited.names, self.edited.n_known
-        return prediction_rows(images, categories, certainty, names, n_known)
+        return rows_for_people(prediction_rows(images, categories, certainty, names, n_known))
 
 
 @dataclass(frozen=True)
@@ -149,5 +149,5 @@ def write_unreadable(path: Path, problems: Sequence[UnreadableImage]) -> None:
         path.unlink(missing_ok=True)
         return
 
-    rows = ([problem.name, problem.reason] for problem in problems)
+    rows = ([for_spreadsheet(problem.name), for_spreadsheet(problem.reason)] for problem in problems)
     write_csv_atomically(path, ("image", "reason"), rows, errors="surrogateescape")

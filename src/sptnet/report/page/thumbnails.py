@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from sptnet.data.image_file import ImageSource, UnreadableImage, read_image, read_reduced
+from sptnet.data.image_file import ImageSource, UnreadableImage, decoded, read_image
 
 TINY = 16
 """Images of at most this side are stored without loss."""
@@ -88,19 +88,19 @@ def _square(source: ImageSource | None, side: int) -> Image.Image | None:
     if source is None:
         return None
     try:
-        image = _opened(source, side)
+        if not isinstance(source, str | Path):
+            return _centre(read_image(source), side)
+        with decoded(Path(source), str(source), 2 * side) as (image, _):
+            return _centre(image, side)
     except UnreadableImage:
         return None  # the page reports their number
+
+
+def _centre(image: Image.Image, side: int) -> Image.Image:
     short = min(image.size)
     left, top = (image.width - short) // 2, (image.height - short) // 2
     square = image.crop((left, top, left + short, top + short))
     return square if short <= side else square.resize((side, side), Image.Resampling.LANCZOS, reducing_gap=3.0)
-
-
-def _opened(source: ImageSource, side: int) -> Image.Image:
-    if isinstance(source, str | Path):
-        return read_reduced(Path(source), str(source), 2 * side)[0]
-    return read_image(source)
 
 
 def _encoded(square: Image.Image, level: Level) -> bytes:

@@ -6,8 +6,9 @@ An exported folder contains a list of its files, which marks it as an export: on
 import csv
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -17,11 +18,19 @@ from sptnet.errors import Misuse
 from sptnet.results.run_result import RunResult
 from sptnet.runtime.files import check_new_folder, new_folder, sweep, write_text_atomically
 from sptnet.runtime.readers import FileShape, read_json
-from sptnet.runtime.text import count, first_three, printable
+from sptnet.runtime.text import count, first_three, for_spreadsheet, printable
 
 CONTENTS = ".sptnet-export.json"
+METADATA = "metadata.csv"
 LONGEST = 60
+LONGEST_BYTES = 255
+"""Longest name of a file on most file systems."""
 NOT_IN_NAMES = frozenset('/\\:*?"<>|')
+# Names of devices on Windows, also with a suffix.
+_DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$|clock\$) *(\..*)?", re.IGNORECASE)
+# Beginnings of hidden files, of options, and of formulas in metadata.csv.
+_BAD_START = tuple(".-=+@")
+_LONGEST_SUFFIX = 20
 
 
 def export_folder(
@@ -102,8 +111,7 @@ def _refuse_pixels(sources: Mapping[int, tuple[str, ImageSource]]) -> None:
 
 def export_paths(result: RunResult, sources: Mapping[int, tuple[str, ImageSource]]) -> dict[int, str]:
     """Return CATEGORY/FILE by position of the image. Equal names are numbered."""
-    folders_taken: set[str] = set()
-    folders = [free_name(safe_name(name), folders_taken) for name in result.names]
+    folders = folder_names(result.names)
     taken: list[set[str]] = [set() for _ in folders]
     paths = {}
     for i, (id_, source) in sources.items():
@@ -113,20 +121,39 @@ def export_paths(result: RunResult, sources: Mapping[int, tuple[str, ImageSource
     return paths
 
 
+def folder_names(categories: Sequence[str]) -> list[str]:
+    """Return the name of the folder of each category; all differ, also where case is ignored."""
+    taken = {METADATA}
+    return [free_name(safe_name(name), taken) for name in categories]
+
+
 def safe_name(name: str) -> str:
-    """Return a name that is valid on all file systems and not hidden."""
+    """Return a name that is valid on all file systems, not hidden, and neither an option nor a formula."""
     plain = "".join("_" if c in NOT_IN_NAMES or not c.isprintable() else c for c in name)[:LONGEST].strip().rstrip(". ")
-    return plain if plain and not plain.startswith(".") else "_" + plain.lstrip(".")
+    if _DEVICES.fullmatch(plain):
+        return "_" + plain
+    return plain if plain and not plain.startswith(_BAD_START) else "_" + plain.lstrip(".")
 
 
 def free_name(name: str, taken: set[str]) -> str:
-    """Return the name, or NAME-2, NAME-3 and so on. Case is ignored, as on many file systems."""
+    """Return the name, or NAME-2, NAME-3 and so on, cut where it is too long. Case is ignored, as on many file systems.
+
+    `taken` are the names in use, folded; the name returned is added.
+    """
     path, number, candidate = PurePosixPath(name), 1, name
+    stem, suffix = (path.stem, path.suffix) if len(path.suffix) <= _LONGEST_SUFFIX else (name, "")
     while candidate.casefold() in taken:
         number += 1
-        candidate = f"{path.stem}-{number}{path.suffix}"
+        candidate = _numbered(stem, f"-{number}{suffix}")
     taken.add(candidate.casefold())
     return candidate
+
+
+def _numbered(stem: str, end: str) -> str:
+    """Return stem and end within `LONGEST_BYTES`, without the characters of the stem that do not fit."""
+    while len(os.fsencode(stem + end)) > LONGEST_BYTES:
+        stem = stem[:-1]
+    return stem + end
 
 
 def _fill(
@@ -144,8 +171,11 @@ def _fill(
         else:
             shutil.copyfile(source, path)
     if form == "imagefolder":
-        with (root / "metadata.csv").open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        with (root / METADATA).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             table = csv.writer(stream)
             table.writerow(["file_name", "label"])
-            table.writerows([name, result.names[result.category[i]]] for i, name in paths.items())
-    write_text_atomically(fresh / CONTENTS, json.dumps({"form": form, "files": sorted(_files(fresh))}, indent=1) + "\n")
+            table.writerows([name, for_spreadsheet(result.names[result.category[i]])] for i, name in paths.items())
+    # The folder of a category may have another name than the category: the list of contents has both.
+    categories = dict(zip(folder_names(result.names), result.names, strict=True))
+    contents = {"form": form, "categories": categories, "files": sorted(_files(fresh))}
+    write_text_atomically(fresh / CONTENTS, json.dumps(contents, indent=1) + "\n")
