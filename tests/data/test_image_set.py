@@ -281,7 +281,8 @@ def test_too_many_unreadable_images(tmp_path: Path) -> None:
     message = (
         "2 of 10 images (20.0%) cannot be read, more than the 1.0% allowed: "
         "dog/cut.jpg (truncated), dog/empty.png (empty file). "
-        "Repair or remove them, or raise the limit with `data.max_unreadable=0.2`."
+        "Repair or remove them, raise the limit with `data.max_unreadable=0.2`, or skip them all with "
+        "`data.max_unreadable=1`."
     )
     with pytest.raises(Failure, match=re.escape(message)):
         drop_unreadable(image_set)
@@ -294,7 +295,7 @@ def test_the_limit_it_suggests_is_enough(tmp_path: Path) -> None:
     image_set = read_folder(tmp_path)
     with pytest.raises(Failure, match=r"allowed: 'b\\n\.png' \(empty file\), c.*, d.*, \.\.\.\.") as caught:
         drop_unreadable(image_set)
-    limit = re.search(r"max_unreadable=([\d.]+)`\.$", str(caught.value))
+    limit = re.search(r"max_unreadable=([\d.]+)`, or skip", str(caught.value))
     assert limit is not None
     assert drop_unreadable(image_set, float(limit[1]))[0].ids == ("a.png",)
 

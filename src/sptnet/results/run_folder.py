@@ -8,6 +8,7 @@ features.safetensors  of every image                 edits.jsonl      a person's
 report.html      the page of `sptnet report`
 counts/          the images in other numbers of categories
 labels.csv, earlier.csv  of another round: its labels, and the categories of the earlier run
+unreadable.csv   images that a discovery skipped, with the reason
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
 """
 
@@ -23,10 +24,10 @@ from sptnet.config.recipes import read_config, to_toml
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.files import check_new_folder, check_outside, write_text_atomically
 
-EDITS, COUNTS = "edits.jsonl", "counts"
+EDITS, COUNTS, UNREADABLE = "edits.jsonl", "counts", "unreadable.csv"
 OWN = (
     *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*", "estimate.json*"),
-    *("labels.csv*", "earlier.csv*"),
+    *("labels.csv*", "earlier.csv*", f"{UNREADABLE}*"),
     *("features.safetensors*", "report.html*"),
     *("checkpoints", "categories", COUNTS, "model", "model.*", "model-*", "best-*", "tokens"),
 )
