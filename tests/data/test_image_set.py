@@ -288,6 +288,14 @@ def test_too_many_unreadable_images(tmp_path: Path) -> None:
         drop_unreadable(image_set)
 
 
+def test_sub_folders_may_be_no_labels(tmp_path: Path) -> None:
+    root = photos(tmp_path / "zoo", "train/a/1.png", "test/a/2.png", "unlabelled/3.png", "4.png")
+    image_set = read_folder(root, folder_labels=False)
+    assert (image_set.names, image_set.labels.tolist(), image_set.test.tolist()) == ((), [-1] * 4, [False] * 4)
+    labels = labels_csv(tmp_path, "path,label\n4.png,owl\n")
+    assert classes(read_folder(root, labels, folder_labels=False))["4.png"] == "owl"
+
+
 def test_the_limit_it_suggests_is_enough(tmp_path: Path) -> None:
     photos(tmp_path, "a.png")
     for name in ("b\n.png", "c.png", "d.png", "e.png"):

@@ -1,11 +1,16 @@
 """Decide whether images can be sorted as asked. `check` and `discover` ask here, so that their answers agree."""
 
+import torch
+
 from sptnet.config import Config
 from sptnet.data.load import resolve_n_categories
 from sptnet.data.split import Split
 from sptnet.discovery.planner import check_options, check_wishes
 from sptnet.errors import Misuse
-from sptnet.methods import METHODS
+from sptnet.head import PrototypeHead
+from sptnet.methods import METHODS, method_of
+from sptnet.model.backbone import Backbone
+from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.compute import choose_compute
 from sptnet.training.prepare import check
 
@@ -33,6 +38,15 @@ def check_images(config: Config, split: Split, minutes: float | None, method: st
         )
 
 
-def check_plan(config: Config, split: Split) -> None:
-    """Refuse planned settings that cannot be trained with these images."""
+def check_plan(config: Config, split: Split, backbone: Backbone) -> None:
+    """Refuse planned settings that cannot be trained with these images, or that the backbone has no room for."""
     check(config, split, lambda line: None)
+    method = method_of(config)
+    if method.start != "none" and getattr(config, config.method).start_from is not None:
+        return  # the backbone of that run counts
+    head = PrototypeHead(backbone.dim, n_categories=2, hidden=2, bottleneck=2)
+    model = GcdModel(backbone, head, config.backbone.trainable_blocks)
+    model.group("model")
+    for stage in method.stages(config):
+        prompt = config.prompt.model_copy(update={"kind": stage.prompt_kind})
+        model.attach_prompt(prompt, torch.Generator().manual_seed(0))

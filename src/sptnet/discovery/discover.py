@@ -257,7 +257,7 @@ def plan_discovery(
         return planned(first.quickest(measured())) if found.short_of_time else found
 
     found = everyone.from_first(plan)
-    check_plan(found.config, split)
+    check_plan(found.config, split, backbone)
     return Discovery(found, images, backbone, run, files or {}, wishes, began=began)
 
 

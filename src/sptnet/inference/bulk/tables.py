@@ -28,7 +28,6 @@ from sptnet.runtime.progress import Bar, bar, say, tracker
 from sptnet.runtime.text import printable
 from sptnet.runtime.torchrun import Rank
 
-
 MOST_SHOWN = 10
 """Unreadable images that are named on stderr, if a file lists them all."""
 
