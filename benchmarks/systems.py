@@ -24,7 +24,8 @@ from folders import add_image_options
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import SplitImages, load_data
-from sptnet.discovery.planner import FROM_CLUSTERS, warm_up
+from sptnet.discovery.lengths import warm_up
+from sptnet.discovery.planner import FROM_CLUSTERS
 from sptnet.results.run_folder import RunFolder
 from sptnet.schedules import steps_per_epoch
 from sptnet.training.experiment import Experiment

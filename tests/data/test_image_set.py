@@ -284,10 +284,19 @@ def test_too_many_unreadable_images(tmp_path: Path) -> None:
     message = (
         "2 of 10 images (20.0%) cannot be read, more than the 1.0% allowed: "
         "dog/cut.jpg (truncated), dog/empty.png (empty file). "
-        "Repair or remove them, or raise the limit with `data.max_unreadable=0.2`."
+        "Repair or remove them, raise the limit with `data.max_unreadable=0.2`, or skip them all with "
+        "`data.max_unreadable=1`."
     )
     with pytest.raises(Failure, match=re.escape(message)):
         drop_unreadable(image_set)
+
+
+def test_sub_folders_may_be_no_labels(tmp_path: Path) -> None:
+    root = photos(tmp_path / "zoo", "train/a/1.png", "test/a/2.png", "unlabelled/3.png", "4.png")
+    image_set = read_folder(root, folder_labels=False)
+    assert (image_set.names, image_set.labels.tolist(), image_set.test.tolist()) == ((), [-1] * 4, [False] * 4)
+    labels = labels_csv(tmp_path, "path,label\n4.png,owl\n")
+    assert classes(read_folder(root, labels, folder_labels=False))["4.png"] == "owl"
 
 
 def test_the_limit_it_suggests_is_enough(tmp_path: Path) -> None:
@@ -297,7 +306,7 @@ def test_the_limit_it_suggests_is_enough(tmp_path: Path) -> None:
     image_set = read_folder(tmp_path)
     with pytest.raises(Failure, match=r"allowed: 'b\\n\.png' \(empty file\), c.*, d.*, \.\.\.\.") as caught:
         drop_unreadable(image_set)
-    limit = re.search(r"max_unreadable=([\d.]+)`\.$", str(caught.value))
+    limit = re.search(r"max_unreadable=([\d.]+)`, or skip", str(caught.value))
     assert limit is not None
     assert drop_unreadable(image_set, float(limit[1]))[0].ids == ("a.png",)
 

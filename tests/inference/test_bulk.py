@@ -335,8 +335,8 @@ def test_too_many_unreadable_images_in_a_part_are_a_failure_that_can_be_repaired
         in_parts(model, damaged, folder)
     assert str(error.value) == (
         f"part-00000.csv: 1 of 64 images (1.6%) cannot be read, more than the 1.0% allowed: {damaged / '0/006.png'} "
-        "(empty file). Repair or remove them, or raise the limit with `data.max_unreadable=0.2`. With "
-        "`max_unreadable=1` all such images are skipped."
+        "(empty file). Repair or remove them, raise the limit with `data.max_unreadable=0.2`, or skip them all with "
+        "`data.max_unreadable=1`."
     )
     assert not (folder / "part-00000.csv").exists()
     (folder / "part-00000.unreadable.csv").write_text("left by a killed job")

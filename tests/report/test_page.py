@@ -642,6 +642,9 @@ def test_facts_of_a_run(tmp_path: Path) -> None:
     assert result.command == "sptnet train 'my recipe.toml'"
     assert result.repeat == f"sptnet train {run / 'config.toml'} --out runs/again"
     assert "took" not in dict(run_facts(run, RunFolder(run).config(), {}).rows)
+    parts = [{"started": "2026-11-06T05:31:42+0000", "seconds": 60.0}, {"started": "2026-11-06T06:10:01+0000"}]
+    resumed = dict(run_facts(run, RunFolder(run).config(), facts | {"seconds": 360.0, "parts": parts}).rows)
+    assert resumed["took"] == "6 min 00 s in 2 parts", "the time in between is not counted"
     assert edit_command(Path("/runs/my run")) == "sptnet edit '/runs/my run' apply edits.json"
 
 

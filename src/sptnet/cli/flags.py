@@ -24,6 +24,8 @@ OWN_OPTIONS = {
     "mugcd.start_from": ("start_from",),
 }
 """Parameters of commands that stand for a setting."""
+SWITCHES = {"data.folder_labels=false": "no_folder_labels", "data.max_unreadable=1": "skip_unreadable"}
+"""Parameters of commands that stand for a setting with a value."""
 _MARKED = re.compile(r"`([^`]+)`")
 _NAME = re.compile(r"[a-z_][a-z0-9_.]*")
 
@@ -50,6 +52,8 @@ def _render(text: str, flags: Mapping[str, str]) -> str | None:
     call = re.fullmatch(r"([a-z_]+)\((.*)\)", text, flags=re.DOTALL)
     if call is not None:
         return _command(text)
+    if SWITCHES.get(text) in flags:
+        return flags[SWITCHES[text]]
     name, equals, value = text.partition("=")
     if not _NAME.fullmatch(name):
         return None

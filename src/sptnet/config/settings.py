@@ -57,6 +57,9 @@ class DataSettings(Section):
     source: DataSource = Field("folder", description="a benchmark by name, a folder, or a folder of domains")
     folder: str | None = Field(None, description="folder of images")
     labels: str | None = Field(None, description="CSV of path,label instead of sub-folder names")
+    folder_labels: bool = Field(
+        True, description="sub-folder names are labels; false if they are sites, cameras or dates"
+    )
     split: str | None = Field(None, description="a split.json to use instead of drawing one")
     unlabelled: str = Field("unlabelled", description="sub-folder that holds the unsorted images")
     labelled_domain: str | None = Field(None, description="the domain with labels, in a folder of domains")

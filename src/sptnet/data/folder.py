@@ -20,12 +20,17 @@ _HELD_OUT = ("test", "val")
 
 
 def read_folder(
-    folder: Path | str, labels_file: Path | str | None = None, unlabelled: str = "unlabelled", tell: Say = say
+    folder: Path | str,
+    labels_file: Path | str | None = None,
+    unlabelled: str = "unlabelled",
+    tell: Say = say,
+    folder_labels: bool = True,
 ) -> ImageSet:
     """Read a folder with one sub-folder per class, optionally within train/ and test/, or with a labels file.
 
-    Images in the root and in the sub-folder `unlabelled` have no label. With a labels file, the names of sub-folders
-    have no meaning, including train/ and test/. `tell` is called with a message if HEIC files are skipped.
+    Images in the root and in the sub-folder `unlabelled` have no label. Without `folder_labels` or with a labels file,
+    the names of sub-folders have no meaning, including train/ and test/. `tell` is called with a message if HEIC files
+    are skipped.
     """
     root = Path(folder)
     if not root.exists():
@@ -44,6 +49,8 @@ def read_folder(
     test = np.zeros(len(ids), dtype=np.bool_)
     if labels_file is not None:
         class_of = _read_labels(Path(labels_file), root, ids)
+    elif not folder_labels:
+        class_of = {}
     else:
         splits = _split_folders(root, ids, unlabelled)
         test = np.array([id_.split("/")[0] in splits and id_.split("/")[0] != "train" for id_ in ids])

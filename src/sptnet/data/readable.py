@@ -76,7 +76,8 @@ def too_many_unreadable(
     return (
         f"{len(problems)} of {total} images ({share:.1%}) cannot be read, more than the {max_share:.1%} "
         f"allowed: {examples}. "
-        f"Repair or remove them, or raise the limit with {also}`data.max_unreadable={enough:g}`."
+        f"Repair or remove them, raise the limit with {also}`data.max_unreadable={enough:g}`, or skip them all with "
+        f"{also}`data.max_unreadable=1`."
     )
 
 

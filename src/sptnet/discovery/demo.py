@@ -21,6 +21,8 @@ LONGER = {"views.bank": 8, "simgcd.epochs": 120, "simgcd.teacher_warm_up": 24}
 SYSTEMS = tuple(name for name in METHODS if name not in {*BASELINES.values(), "sskmeans", "sptnet"})
 """Systems that only a demo of all methods runs."""
 VARIANTS = {"SPTNet-S": "shared", "SPTNet-P": "spatial", "SPTNet": "spatial+global"}
+MAIN = "sptnet"
+"""Folder of the run whose report is written."""
 
 
 @dataclass(frozen=True)

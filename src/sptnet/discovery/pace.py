@@ -57,6 +57,11 @@ class Pace:
         trained = len(phase.all_views) / 2 if "model" in phase.trains else 0
         return batch_size * passes * self.forward + trained * self.step
 
+    def quickest(self, other: "Pace") -> "Pace":
+        """Pace without what kept the cores busy in only one of two measurements."""
+        names = ("read", "forward", "step", "crowding")
+        return replace(self, **{name: min(getattr(self, name), getattr(other, name)) for name in names})
+
     def shared(self, processes: float) -> "Pace":
         """Pace of several processes that share the work."""
         return replace(self, read=self.read / processes, forward=self.forward / processes, step=self.step / processes)

@@ -41,6 +41,8 @@ class Round:
     """New category by image id, as edited, of the images in new categories of the earlier run."""
     had_labels: bool
     """True if the earlier run had labels."""
+    minutes: float | None = None
+    """Time limit that was given for the earlier run."""
 
 
 def fresh_stage(config: Config, name: str) -> dict[str, Any]:
@@ -74,6 +76,7 @@ def next_round(earlier: str | Path, out: Path) -> Round:
         {id_: label for id_, label in labels.items() if id_ in present},
         {id_: state.names[c] for id_, c in zip(state.ids, state.category, strict=True) if c >= state.n_known},
         result.n_known > 0,
+        run.facts().get("plan", {}).get("minutes"),
     )
 
 
@@ -163,15 +166,16 @@ def read_round(config: Config, labels: Mapping[str, str], tell: Say = say) -> Sp
 
 def round_files(round_: Round) -> dict[str, str]:
     """Return the texts that a run of another round starts with, by file name."""
-    return {LABELS: labels_text(round_.labels), EARLIER: _table(EARLIER_COLUMNS, round_.earlier)}
+    return {LABELS: labels_text(round_.labels), EARLIER: table_text(EARLIER_COLUMNS, round_.earlier)}
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
     """Return the content of a labels file, as the setting data.labels expects it."""
-    return _table(("path", "label"), labels)
+    return table_text(("path", "label"), labels)
 
 
-def _table(columns: tuple[str, str], rows: Mapping[str, str]) -> str:
+def table_text(columns: tuple[str, str], rows: Mapping[str, str]) -> str:
+    """Return a CSV text of two columns."""
     text = io.StringIO(newline="")
     table = csv.writer(text)
     table.writerow(columns)

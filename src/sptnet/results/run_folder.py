@@ -8,6 +8,7 @@ features.safetensors  of every image                 edits.jsonl      a person's
 report.html      the page of `sptnet report`
 counts/          the images in other numbers of categories
 labels.csv, earlier.csv  of another round: its labels, and the categories of the earlier run
+unreadable.csv   images that a discovery skipped, with the reason
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
 best-<stage>/    the best epoch so far, if selected  .sptnet-run      marks the folder as a run
 .lock            while a process writes the run      .edits.lock      while an edit is added

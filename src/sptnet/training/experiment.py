@@ -32,7 +32,7 @@ from sptnet.runtime.progress import Say, duration, say
 from sptnet.runtime.seeds import seed_of
 from sptnet.training.checkpoint import Checkpoint, check_stage, load_checkpoint, newest_checkpoint
 from sptnet.training.prepare import prepare
-from sptnet.training.run_facts import now, starting_facts
+from sptnet.training.run_facts import finished_facts, starting_facts
 from sptnet.training.stage import Stage
 
 
@@ -107,7 +107,16 @@ class Experiment:
         folder, state = self.run_folder, self.state
         earlier = folder.facts() if resume else {}
         earlier.pop("reason", None)  # of an earlier failure
-        facts = starting_facts(earlier, command, state.config, state.compute, state.images, state.fingerprint)
+        facts = starting_facts(
+            earlier,
+            command,
+            state.config,
+            state.compute,
+            state.images,
+            state.fingerprint,
+            folder.metrics() if resume else (),
+            time.perf_counter() - self.began,
+        )
         if resume:
             folder.recover()
             path = newest_checkpoint(folder.checkpoints)
@@ -161,8 +170,7 @@ class Experiment:
         write_contact_sheets(folder.path / "categories", image_set, names, categories, agreed)
         facts = folder.facts()
         facts.pop("expected_accuracy_reason", None)  # of an earlier end of this run
-        facts.update(status="finished", finished=now(), scores=scores, **assessment.facts())
-        facts["seconds"] = facts.get("seconds", 0.0) + seconds
+        facts.update(status="finished", scores=scores, **assessment.facts(), **finished_facts(facts, seconds))
         if selected_epoch is not None:
             facts["selected_epoch"] = selected_epoch
         folder.write_facts(facts)

@@ -15,9 +15,30 @@ from sptnet.runtime.compute import Compute
 VERSIONS = ("sptnet", "torch", "torchvision", "timm", "numpy")
 
 
-def now() -> str:
-    """Local time with its offset, as text."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+def now(ago: float = 0.0) -> str:
+    """Local time with its offset, as text; that of some seconds ago if asked."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(time.time() - ago))
+
+
+def parts_before(earlier: dict[str, Any], metrics: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Parts of a run that is resumed, each with its start and its seconds.
+
+    A part that was stopped counts with the epochs that it finished; `metrics` has a line per epoch.
+    """
+    if not earlier:
+        return []
+    first = {key: earlier[key] for key in ("started", "seconds") if key in earlier}
+    parts = [dict(part) for part in earlier.get("parts", [first])]
+    known = sum(part.get("seconds", 0.0) for part in parts)
+    parts[-1].setdefault("seconds", max(0.0, sum(line["seconds"] for line in metrics) - known))
+    return parts
+
+
+def finished_facts(facts: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Times in run.json at the end of a part that took some seconds; `seconds` there is the sum of all parts."""
+    parts = [dict(part) for part in facts["parts"]]
+    parts[-1]["seconds"] = seconds
+    return {"finished": now(), "parts": parts, "seconds": sum(part["seconds"] for part in parts)}
 
 
 def starting_facts(
@@ -27,10 +48,13 @@ def starting_facts(
     compute: Compute,
     data: SplitImages,
     fingerprint: Callable[[int], str],
+    metrics: Sequence[dict[str, Any]] = (),
+    seconds: float = 0.0,
 ) -> dict[str, Any]:
-    """Contents of run.json while a run is in progress; `earlier` are those of a run that is resumed.
+    """Contents of run.json while a run is in progress; `earlier` and `metrics` are those of a run that is resumed.
 
-    `fingerprint` returns the fingerprint of the images by version; a run keeps the version that it began with.
+    `fingerprint` returns the fingerprint of the images by version; a run keeps the version that it began with. The run,
+    or its present part, began some `seconds` ago.
     """
     known = earlier.get("data", {})
     if earlier and known.get("fingerprint") is None:
@@ -43,7 +67,8 @@ def starting_facts(
     split = data.split
     return earlier | {
         "status": "running",
-        "started": earlier.get("started", now()),
+        "started": earlier.get("started", now(seconds)),
+        "parts": [*parts_before(earlier, metrics), {"started": now(seconds)}],
         "command": earlier.get("command", list(command)),
         "seed": config.seed,
         "device": str(compute.device),

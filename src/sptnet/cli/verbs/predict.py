@@ -19,6 +19,9 @@ def predict(
     max_unreadable: Annotated[
         float, typer.Option(min=0, max=1, help="Share of unreadable images that is still skipped.")
     ] = 0.01,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Skip unreadable images, however many.")
+    ] = False,
     parts: Annotated[
         Path | None,
         typer.Option(help="Folder for CSV files of --part-size images each; a stopped job resumes when started again."),
@@ -45,6 +48,8 @@ def predict(
         raise Misuse("--out is one table and --parts a folder of them. Give one of the two.")
     if features and parts is None:
         raise Misuse("features are written beside parts. Give a folder for them with --parts DIR.")
+    if skip_unreadable:
+        max_unreadable = 1.0
     if parts is None:
         table = io.StringIO(newline="")
         predict_table(

@@ -91,9 +91,12 @@ def check_folder(
     unlabelled: str = "unlabelled",
     max_unreadable: float = DataSettings().max_unreadable,
     track: Callable[[str], Callable[..., Iterable[Any]]] = tracker,
+    folder_labels: bool = True,
+    device: str = "auto",
+    precision: str = "auto",
 ) -> FolderCheck:
     """Read every image of the folder once and collect everything that may impair training."""
-    whole = read_folder(folder, labels_file, unlabelled, tell=lambda message: None)
+    whole = read_folder(folder, labels_file, unlabelled, lambda message: None, folder_labels)
     listing = list_folder(Path(folder))
     paths = [source for source in whole.sources if isinstance(source, Path)]
     read: list[_ImageFacts | UnreadableImage] = list(
@@ -107,7 +110,7 @@ def check_folder(
     thumbnails = np.stack([image.thumbnail for image in images]) if images else np.empty((0, SIDE, SIDE, 3), np.uint8)
     alike = same_look(thumbnails, exact)
     describe = partial(_describe, image_set)
-    compute = choose_compute()
+    compute = choose_compute(device, precision)
     return FolderCheck(
         folder=str(folder),
         images=len(whole),

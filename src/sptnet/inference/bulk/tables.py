@@ -28,6 +28,9 @@ from sptnet.runtime.progress import Bar, bar, say, tracker
 from sptnet.runtime.text import for_spreadsheet, printable
 from sptnet.runtime.torchrun import Rank
 
+MOST_SHOWN = 10
+"""Unreadable images that are named on stderr, if a file lists them all."""
+
 
 @dataclass(frozen=True)
 class NamedPredictor:
@@ -61,6 +64,11 @@ def features_file(table: Path) -> Path:
     return table.with_suffix(".safetensors")
 
 
+def unreadable_file(table: Path) -> Path:
+    """Path of the list of unreadable images beside a table."""
+    return table.with_suffix(".unreadable.csv")
+
+
 def part_file(folder: Path, number: int) -> Path:
     """Path of the table of a part."""
     return folder / f"part-{number:05d}.csv"
@@ -71,11 +79,16 @@ def write_table(named: NamedPredictor, paths: Sequence[str], out: Path | TextIO,
     if isinstance(out, Path):
         make_folder(out.parent)
     image_set, unreadable = drop_unreadable(_as_image_set(paths), max_unreadable, tracker("reading images"))
-    for problem in unreadable:
+    shown = unreadable[:MOST_SHOWN] if isinstance(out, Path) else unreadable
+    for problem in shown:
         say(f"skipped {printable(problem.name)}: {problem.reason}")
     rows = list(named.rows(image_set.ids, named.predictor.outputs(image_set.sources)))
     if isinstance(out, Path):
+        if unreadable:
+            write_unreadable(unreadable_file(out), unreadable)
         write_csv_atomically(out, COLUMNS, rows, errors="surrogateescape")
+        if unreadable:
+            say(f"skipped {len(unreadable):,} unreadable of {len(paths):,} images: {unreadable_file(out)}")
         say(f"sorted {len(image_set)} images into {len({category for _, category, *_ in rows})} categories: {out}")
     else:
         csv.writer(out).writerows([COLUMNS, *rows])
@@ -134,8 +147,9 @@ def write_part(
             update(done)
         refusal = too_many_unreadable(problems, len(files), max_unreadable)
         if refusal is not None and max_unreadable < 1:
-            raise Failure(f"{to.name}: {refusal} With `max_unreadable=1` all such images are skipped.")
-        write_unreadable(to.with_suffix(".unreadable.csv"), problems)
+            skip = " Or skip them with `data.max_unreadable=1`." if len(problems) == len(files) else ""
+            raise Failure(f"{to.name}: {refusal}{skip}")
+        write_unreadable(unreadable_file(to), problems)
         if named.with_features:
             write_features(features_file(to), torch.cat(features))
 

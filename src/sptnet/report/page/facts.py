@@ -44,7 +44,7 @@ def run_facts(run: Path, config: Config, facts: dict[str, Any]) -> RunFacts:
         "versions": ", ".join(f"{name} {number}" for name, number in facts.get("versions", {}).items()),
         "began": _moment(facts.get("started")),
         "ended": _moment(facts.get("finished")),
-        "took": duration(facts["seconds"]) if "seconds" in facts else None,
+        "took": _took(facts),
     }
     unreadable = tuple((printable(item["image"]), printable(item["reason"])) for item in data.get("unreadable", []))
     return RunFacts(
@@ -63,6 +63,14 @@ def edit_command(run: Path) -> str:
 def count_command(run: Path) -> str:
     """Return the command that chooses another number of categories."""
     return printable(shlex.join(["sptnet", "edit", str(run.absolute()), "count", "N"]))
+
+
+def _took(facts: dict[str, Any]) -> str | None:
+    """Return how long a run took, without the time between its parts if it was stopped and resumed."""
+    if "seconds" not in facts:
+        return None
+    parts = len(facts.get("parts", []))
+    return duration(facts["seconds"]) + (f" in {parts} parts" if parts > 1 else "")
 
 
 def _moment(text: str | None) -> str | None:
