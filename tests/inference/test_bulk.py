@@ -598,3 +598,29 @@ def test_no_name_is_a_formula(images: Path, tmp_path: Path, monkeypatch: pytest.
         cells = [cell for row in rows((tmp_path / file).read_bytes()) for cell in row]
         assert not [cell for cell in cells if cell.startswith(tuple("=+-@"))], file
     assert sorted(row[0] for row in rows((tmp_path / "table.csv").read_bytes())[1:]) == ["'-b.png", "'=a.png", "c.png"]
+
+
+def test_a_batch_system_that_stops_a_job_is_told_how_to_go_on(
+    command: Any, model: Path, images: Path, whole: bytes, tmp_path: Path
+) -> None:
+    words = ["predict", str(model), str(images), "--parts", str(tmp_path / "parts"), "--part-size", "64"]
+
+    def stopped_in_the_second_part() -> None:
+        from sptnet.inference.bulk import tables
+
+        write = tables.write_part
+
+        def write_part(named: Any, files: Any, to: Path, *more: Any) -> Any:
+            if to.name == "part-00001.csv":
+                os.kill(os.getpid(), signal.SIGTERM)
+            return write(named, files, to, *more)
+
+        tables.write_part = write_part
+
+    process = command([*words, "--device", "cpu"], stopped_in_the_second_part)
+    assert process.wait() == 143, process.said
+    said = "stopped by SIGTERM; whole parts are kept. Start the same command again to go on"
+    assert process.said.splitlines()[-1] == said
+    assert names_in(tmp_path / "parts") == ["part-00000.csv", "parts.json"]
+    assert command([*words, "--device", "cpu"]).wait() == 0
+    assert joined(tmp_path / "parts") == whole
