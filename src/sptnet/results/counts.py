@@ -11,12 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from sklearn.exceptions import ConvergenceWarning
+from safetensors.numpy import load_file, save_file
 
-from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.data.image_set import UNKNOWN
 from sptnet.data.split import Split
 from sptnet.errors import Failure, Misuse
@@ -59,7 +56,8 @@ def certainty_of(features: Floats, centroids: Floats) -> Floats:
     """Return the highest probability per row of unit features: softmax of the cosines to the centroids over 0.1."""
     lengths = np.linalg.norm(centroids, axis=1, keepdims=True)
     logits = features @ (centroids / np.where(lengths > 0, lengths, 1)).T / TEMPERATURE
-    return torch.from_numpy(logits).softmax(1).max(1).values.numpy()
+    certainty: Floats = 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1)
+    return certainty
 
 
 def cluster_at(features: Floats, labels: Ids, k: int, n_known: int, seed: int) -> Clustering:
@@ -68,6 +66,11 @@ def cluster_at(features: Floats, labels: Ids, k: int, n_known: int, seed: int) -
     `labels` has one index of a known category per image, -1 for unlabelled images; labelled images keep theirs. With
     more than 1,000 images there are fewer starts, so that it stays quick.
     """
+    # Here, since k-means needs torch and reading clusterings does not.
+    from sklearn.exceptions import ConvergenceWarning
+
+    from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
+
     if len(np.unique(labels[labels >= 0])) != n_known:
         raise Misuse(f"not all of the {n_known} known categories have a labelled image. Label one of each.")
     starts = max(1, min(STARTS, STARTS * ALL_STARTS_UP_TO // len(features)))
@@ -106,14 +109,14 @@ def write_clustering(run: Path, clustering: Clustering) -> None:
     """Write a clustering into the folder of the run."""
     assert clustering.centroids is not None
     file = count_file(run, len(clustering.centroids))
-    tensors = {
-        "category": torch.from_numpy(clustering.category),
-        "certainty": torch.from_numpy(clustering.certainty),
-        "centroids": torch.from_numpy(np.ascontiguousarray(clustering.centroids)),
-        "n_known": torch.tensor(clustering.n_known),
+    columns = {
+        "category": clustering.category,
+        "certainty": clustering.certainty,
+        "centroids": np.ascontiguousarray(clustering.centroids),
+        "n_known": np.array(clustering.n_known),
     }
     file.parent.mkdir(exist_ok=True)
-    write_atomically(file, lambda part: save_file(tensors, part))
+    write_atomically(file, lambda part: save_file(columns, part))
 
 
 def read_clustering(run: Path, k: int, n: int) -> Clustering:
@@ -125,17 +128,16 @@ def read_clustering(run: Path, k: int, n: int) -> Clustering:
         centroids, n_known = tensors["centroids"], int(tensors["n_known"])
         if category.shape != (n,) or certainty.shape != (n,) or centroids.ndim != 2 or len(centroids) != k:
             raise ValueError(f"it is not for {n} images in {k} categories")
-        if category.is_floating_point() or not ((category >= 0) & (category < k)).all() or not 0 <= n_known <= k:
+        if category.dtype.kind not in "iu" or not ((category >= 0) & (category < k)).all() or not 0 <= n_known <= k:
             raise ValueError("a category is not one of them")
-        if not ((certainty >= 0) & (certainty <= 1)).all() or not centroids.isfinite().all():
+        if not ((certainty >= 0) & (certainty <= 1)).all() or not np.isfinite(centroids).all():
             raise ValueError("a certainty or a centroid is not a number in its range")
-    except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise Failure(
             f"{file} is damaged ({error}). Delete it, then cluster again with: `edit({str(run)!r}, 'count', '{k}')`"
         ) from error
-    # Copies, since the tensors are mapped to the file, which may be replaced.
-    columns = category.numpy().astype(np.int64), certainty.numpy().astype(np.float32)
-    return Clustering(*columns, centroids.numpy().astype(np.float32), n_known)
+    columns = category.astype(np.int64), certainty.astype(np.float32)
+    return Clustering(*columns, centroids.astype(np.float32), n_known)
 
 
 class KeptCounts(Mapping[int, Clustering]):

@@ -12,12 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
-from jaxtyping import Float
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.numpy import load_file, save_file
 
 from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split
@@ -32,6 +28,7 @@ RUN_COLUMNS_0_2 = (*COLUMNS, "part", "truth")
 RUN_COLUMNS = (*RUN_COLUMNS_0_2, "guess", "second", "second_certainty")
 PARTS = ("labelled", "unlabelled", "holdout", "test")
 FEATURES = "features.safetensors"
+SHORTEST = np.float32(1e-12)  # length below which a row counts as zeros
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -107,9 +104,9 @@ def _check_rows(rows: list[dict[str, str]], n_columns: int) -> None:
         seen.add(row["image"])
 
 
-def write_features(path: Path, features: Float[Tensor, "n d"]) -> None:
-    """Write the features of all images in the order of the table, as unit rows in half precision."""
-    unit = F.normalize(features.detach().float().cpu(), dim=1).half().contiguous()
+def write_features(path: Path, features: npt.ArrayLike) -> None:
+    """Write the features of all images, n x d in the order of the table, as unit rows in half precision."""
+    unit = np.ascontiguousarray(_unit_rows(np.asarray(features, dtype=np.float32)), dtype=np.float16)
     write_atomically(path, lambda part: save_file({"features": unit}, part))
 
 
@@ -119,14 +116,20 @@ def read_features(file: Path, n: int, run: Path) -> Floats:
         raise Misuse(f"the run {run} has no {file.name}: an older sptnet made it. Write it with: {_again(run)}")
     try:
         tensors = load_file(file)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, TypeError) as error:  # TypeError: a number format that numpy does not have
         raise damaged(file, error, run) from error
-    features = tensors.get("features", torch.empty(0)).float()
-    if features.ndim != 2 or not features.isfinite().all():
+    features: Floats = tensors.get("features", np.empty(0)).astype(np.float32)
+    if features.ndim != 2 or not np.isfinite(features).all():
         raise damaged(file, "it holds no finite features", run)
     if len(features) != n:
         raise damaged(file, f"it is for {len(features)} images, not {n}", run)
-    unit: Floats = F.normalize(features, dim=1).numpy()
+    return _unit_rows(features)
+
+
+def _unit_rows(features: Floats) -> Floats:
+    """Divide every row of n x d features by its length; rows of zeros stay."""
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    unit: Floats = features / np.maximum(lengths, SHORTEST)
     return unit
 
 

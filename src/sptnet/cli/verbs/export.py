@@ -21,10 +21,11 @@ def export(
 ) -> None:
     """Write the categories of a run, as edited, or its model for other programs. Your images are only read."""
     from sptnet.errors import Misuse
-    from sptnet.inference.export_model import MODEL_FORMS, export_model
-    from sptnet.results.export.files import FORMS, export_run
+    from sptnet.results.export.files import FORMS, MODEL_FORMS, export_run
 
     if form in MODEL_FORMS:
+        from sptnet.inference.export_model import export_model
+
         card = export_model(run, to, form, overwrite)
         print(f"wrote the model of {len(card.categories)} categories: {to}")
         return

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.bulk.image_list import ImageList
-from sptnet.model.model_folder import DESCRIPTION, find_model_folder
+from sptnet.model.model_path import DESCRIPTION, find_model_folder
 from sptnet.results.edits.log import as_dict, in_force, read_edits
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.text import printable

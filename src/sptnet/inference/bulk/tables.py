@@ -137,7 +137,7 @@ def write_part(
             raise Failure(f"{to.name}: {refusal} With `max_unreadable=1` all such images are skipped.")
         write_unreadable(to.with_suffix(".unreadable.csv"), problems)
         if named.with_features:
-            write_features(features_file(to), torch.cat(features))
+            write_features(features_file(to), torch.cat(features).float().numpy())
 
     write_csv_atomically(to, COLUMNS, rows(), errors="surrogateescape")
     return problems
