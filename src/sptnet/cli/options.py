@@ -6,15 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
+from sptnet.cli import completion
+
 SETTING = Annotated[
-    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change one setting; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="A.B=C", help="Change one setting; may be repeated.", autocompletion=completion.settings
+    ),
 ]
 
 BACKBONE = Annotated[
     str | None, typer.Option(help="timm name or sptnet_digits_vit; auto is the recipe's, or DINO ViT-B/16.")
 ]
 WEIGHTS = Annotated[Path | None, typer.Option(help="Weights file of the backbone instead of a download.")]
-DEVICE = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+DEVICE = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.devices)]
 
 
 def of_backbone(name: str | None, weights: Path | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.discover_output import print_plan, print_result
 from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone
 from sptnet.cli.stopping import resumable
@@ -32,7 +33,8 @@ def discover(
         str | None,
         typer.Option(
             help="auto, which takes what the time allows, or kmeans, sskmeans, gcd, simgcd, sptnet, rankstats, uno, "
-            "orca, dccl, promptcal, cipr, gpc or mugcd."
+            "orca, dccl, promptcal, cipr, gpc or mugcd.",
+            autocompletion=completion.methods,
         ),
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Time there is: 30 on a CPU, 240 on a GPU.")] = None,
@@ -45,7 +47,13 @@ def discover(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")] = None,
     settings: SETTING = None,
     continue_: Annotated[
-        Path | None, typer.Option("--continue", metavar="RUN", help="Another round, with the edits of a run as labels.")
+        Path | None,
+        typer.Option(
+            "--continue",
+            metavar="RUN",
+            help="Another round, with the edits of a run as labels.",
+            autocompletion=completion.runs,
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out after it was stopped.")] = False,

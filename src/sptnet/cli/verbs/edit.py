@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sptnet.cli import completion
+
 if TYPE_CHECKING:
     from sptnet.results.edits.types import Edit
     from sptnet.results.run_result import RunResult
@@ -20,7 +22,10 @@ IMAGES = Annotated[list[str], typer.Argument(metavar="IMAGE...", help="As in pre
 
 
 @app.callback()
-def run(context: typer.Context, run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")]) -> None:
+def run(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.", autocompletion=completion.runs)],
+) -> None:
     """Keep the run for the sub-command."""
     context.obj = run
 

@@ -5,9 +5,16 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli import completion
+
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A finished run; for the model itself also a model directory.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="A finished run; for the model itself also a model directory.", autocompletion=completion.runs
+        ),
+    ],
     to: Annotated[Path, typer.Option(help="The file or folder to write.")],
     form: Annotated[
         str,
@@ -15,6 +22,7 @@ def export(
             "--as",
             help="csv, json or coco: one file; links or copies: a folder of images per category; imagefolder: "
             "copies for the library datasets; torch or onnx: the model itself.",
+            autocompletion=completion.export_forms,
         ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
