@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -109,7 +110,7 @@ def write_clustering(run: Path, clustering: Clustering) -> None:
     """Write a clustering into the folder of the run."""
     assert clustering.centroids is not None
     file = count_file(run, len(clustering.centroids))
-    columns = {
+    columns: dict[str, npt.NDArray[Any]] = {
         "category": clustering.category,
         "certainty": clustering.certainty,
         "centroids": np.ascontiguousarray(clustering.centroids),
