@@ -37,7 +37,6 @@ app = typer.Typer(
     cls=Verbs,
     help="Generalized category discovery in images: recognise the categories you know, find the new ones.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo.demo)

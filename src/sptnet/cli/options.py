@@ -6,15 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
+from sptnet.cli import completion
+
 SETTING = Annotated[
-    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change one setting; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="A.B=C", help="Change one setting; may be repeated.", autocompletion=completion.settings
+    ),
 ]
 
 BACKBONE = Annotated[
     str | None, typer.Option(help="timm name or sptnet_digits_vit; auto is the recipe's, or DINO ViT-B/16.")
 ]
 WEIGHTS = Annotated[Path | None, typer.Option(help="Weights file of the backbone instead of a download.")]
-DEVICE = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+DEVICE = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.devices)]
 
 # Of `discover` and `check`, which take the same options for images and plan.
 LABELS = Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")]
@@ -32,7 +37,8 @@ METHOD = Annotated[
     str | None,
     typer.Option(
         help="auto, which takes what the time allows, or kmeans, sskmeans, gcd, simgcd, sptnet, rankstats, uno, "
-        "orca, dccl, promptcal, cipr, gpc or mugcd."
+        "orca, dccl, promptcal, cipr, gpc or mugcd.",
+        autocompletion=completion.methods,
     ),
 ]
 MINUTES = Annotated[float | None, typer.Option(help="Time there is: 30 on a CPU, 240 on a GPU.")]

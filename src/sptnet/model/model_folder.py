@@ -17,12 +17,11 @@ from sptnet.model.backbone import build_backbone
 from sptnet.model.calibrator import Calibrator
 from sptnet.model.description import FORMAT, WAY_OUT, read_description
 from sptnet.model.gcd_model import GcdModel
+from sptnet.model.model_path import DESCRIPTION, WEIGHTS, find_model_folder
 from sptnet.runtime.digest import digest
 from sptnet.runtime.files import check_new_folder, new_folder, write_atomically, write_text_atomically
 from sptnet.runtime.readers import damaged, one_line
 from sptnet.runtime.tensor_files import first_misfit, first_not_finite, load_tensors, reading_tensors
-
-WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
 
 
 @dataclass(frozen=True)
@@ -83,18 +82,6 @@ def _describe_card(card: ModelCard) -> dict[str, Any]:
 
 def _as_text(description: dict[str, Any]) -> str:
     return json.dumps(description, indent=1, ensure_ascii=False) + "\n"
-
-
-def find_model_folder(path: str | Path) -> Path:
-    """Return the model directory: the path itself, or `model` inside a run."""
-    path = Path(path)
-    for folder in (path, path / "model"):
-        if (folder / DESCRIPTION).is_file():
-            return folder
-    if (path / "config.toml").is_file():
-        command = f"`train(resume=True, out={str(path)!r})`"
-        raise Misuse(f"the run {path} has no finished model yet. Finish it with: {command}")
-    raise Misuse(f"{path} is neither a run nor a model directory: there is no {DESCRIPTION}. Give the folder of a run.")
 
 
 def load_model(path: str | Path) -> tuple[GcdModel, ModelCard]:

@@ -11,11 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
-from jaxtyping import Float
-from safetensors.torch import save_file
-from torch import Tensor
+from safetensors.numpy import save_file
 
 from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split
@@ -24,7 +20,7 @@ from sptnet.results.assessment import Assessment
 from sptnet.runtime import readers
 from sptnet.runtime.files import write_atomically, write_csv_atomically
 from sptnet.runtime.readers import read_csv, reading
-from sptnet.runtime.tensor_files import read_tensors
+from sptnet.runtime.tensor_files import read_arrays
 from sptnet.runtime.text import for_spreadsheet, printable
 
 COLUMNS = ("image", "category", "is_new", "certainty")
@@ -33,6 +29,7 @@ RUN_COLUMNS_0_2 = (*COLUMNS, "part", "truth")
 RUN_COLUMNS = (*RUN_COLUMNS_0_2, "guess", "second", "second_certainty")
 PARTS = ("labelled", "unlabelled", "holdout", "test")
 FEATURES = "features.safetensors"
+SHORTEST = np.float32(1e-12)  # length below which a row counts as zeros
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -112,9 +109,9 @@ def _check_rows(rows: list[dict[str, str]], n_columns: int) -> None:
         seen.add(row["image"])
 
 
-def write_features(path: Path, features: Float[Tensor, "n d"]) -> None:
-    """Write the features of all images in the order of the table, as unit rows in half precision."""
-    unit = F.normalize(features.detach().float().cpu(), dim=1).half().contiguous()
+def write_features(path: Path, features: npt.ArrayLike) -> None:
+    """Write the features of all images, n x d in the order of the table, as unit rows in half precision."""
+    unit = np.ascontiguousarray(_unit_rows(np.asarray(features, dtype=np.float32)), dtype=np.float16)
     write_atomically(path, lambda part: save_file({"features": unit}, part))
 
 
@@ -122,12 +119,18 @@ def read_features(file: Path, n: int, run: Path) -> Floats:
     """Read the features of `n` images, n x d with unit rows."""
     if not file.is_file():
         raise Misuse(f"the run {run} has no {file.name}: an older sptnet made it. Write it with: {_again(run)}")
-    features = read_tensors(file, _way_out(run)).get("features", torch.empty(0))
-    if features.ndim != 2 or features.dtype not in (torch.float16, torch.float32) or not features.isfinite().all():
+    features = read_arrays(file, _way_out(run)).get("features", np.empty(0))
+    if features.ndim != 2 or features.dtype not in (np.float16, np.float32) or not np.isfinite(features).all():
         raise damaged(file, "it holds no finite features", run)
     if len(features) != n:
         raise damaged(file, f"it is for {len(features)} images, not {n}", run)
-    unit: Floats = F.normalize(features.float(), dim=1).numpy()
+    return _unit_rows(features.astype(np.float32))
+
+
+def _unit_rows(features: Floats) -> Floats:
+    """Divide every row of n x d features by its length; rows of zeros stay."""
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    unit: Floats = features / np.maximum(lengths, SHORTEST)
     return unit
 
 

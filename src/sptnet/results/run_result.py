@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from sptnet.errors import Misuse
 from sptnet.model.description import read_categories
-from sptnet.model.model_folder import DESCRIPTION, find_model_folder
+from sptnet.model.model_path import DESCRIPTION, find_model_folder
 from sptnet.results.counts import Clustering, KeptCounts
 from sptnet.results.predictions import FEATURES, damaged, read_features, read_predictions
 from sptnet.results.run_folder import RunFolder

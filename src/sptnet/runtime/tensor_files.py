@@ -3,14 +3,18 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from sptnet.errors import Failure
 from sptnet.runtime.readers import Problem, file_size, one_line, reading
 
-Tensors = dict[str, Tensor]
+if TYPE_CHECKING:  # results are read without torch, which takes seconds to import
+    from torch import Tensor
+
+Arrays = dict[str, npt.NDArray[Any]]
 
 
 @contextmanager
@@ -26,26 +30,42 @@ def reading_tensors(path: Path, way_out: str, error: Problem = Failure, says: st
             raise ValueError(one_line(problem)) from problem
 
 
-def load_tensors(path: Path) -> tuple[Tensors, dict[str, str]]:
+def load_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, str]]":
     """Return the tensors and the metadata of a safetensors file; call it inside `reading_tensors`."""
+    return _load(path, "pt")
+
+
+def load_arrays(path: Path) -> Arrays:
+    """Return the arrays of a safetensors file, read without torch; call it inside `reading_tensors`."""
+    arrays: Arrays = _load(path, "numpy")[0]
+    return arrays
+
+
+def _load(path: Path, framework: Literal["pt", "numpy"]) -> tuple[dict[str, Any], dict[str, str]]:
     file_size(path)
-    with safe_open(path, framework="pt") as file:
+    with safe_open(path, framework=framework) as file:
         tensors = {}
         for name in file.keys():  # noqa: SIM118
             try:
                 tensors[name] = file.get_tensor(name)
-            except (TypeError, AttributeError, KeyError, RuntimeError) as problem:  # a dtype that torch does not have
+            except (TypeError, AttributeError, KeyError, RuntimeError) as problem:  # an unknown dtype
                 raise ValueError(f"{name} cannot be read: {one_line(problem)}") from problem
         return tensors, dict(file.metadata() or {})
 
 
-def read_tensors(path: Path, way_out: str, error: Problem = Failure, says: str = "is damaged") -> Tensors:
+def read_tensors(path: Path, way_out: str, error: Problem = Failure, says: str = "is damaged") -> "dict[str, Tensor]":
     """Read all tensors of a safetensors file."""
     with reading_tensors(path, way_out, error, says):
         return load_tensors(path)[0]
 
 
-def first_misfit(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], exact: bool = True) -> str | None:
+def read_arrays(path: Path, way_out: str) -> Arrays:
+    """Read all arrays of a safetensors file, without torch."""
+    with reading_tensors(path, way_out):
+        return load_arrays(path)
+
+
+def first_misfit(tensors: "Mapping[str, Tensor]", wanted: "Mapping[str, Tensor]", exact: bool = True) -> str | None:
     """Return the first way in which tensors differ from the wanted ones in name, shape or dtype; None if they fit.
 
     Without `exact` there may be others besides the wanted ones.
@@ -62,7 +82,7 @@ def first_misfit(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], ex
     return f"{strangers[0]} is not part of it" if strangers else None
 
 
-def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+def first_not_finite(tensors: "Mapping[str, Tensor]") -> str | None:
     """Return the name of the first tensor that holds NaN or infinity; None if all values are finite."""
     for name in sorted(tensors):
         if tensors[name].is_floating_point() and not bool(tensors[name].detach().isfinite().all()):
@@ -70,5 +90,5 @@ def first_not_finite(tensors: Mapping[str, Tensor]) -> str | None:
     return None
 
 
-def _dtype(tensor: Tensor) -> str:
+def _dtype(tensor: "Tensor") -> str:
     return str(tensor.dtype).removeprefix("torch.")

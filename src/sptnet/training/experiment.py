@@ -163,7 +163,7 @@ class Experiment:
         if assessment.calibrator is not None:
             update_card(folder.model, state.card)
         write_predictions(folder.predictions_file, image_set, state.images.split, names, assessment)
-        write_features(folder.path / FEATURES, outputs.features)
+        write_features(folder.path / FEATURES, outputs.features.float().numpy())
         keep_counts(folder, state.images.split, len(names), state.config.seed)
         categories = final_categories(state.images.split, assessment.guess)
         agreed = np.where(categories == assessment.guess, assessment.certainty, 0)  # contradicted labels come last

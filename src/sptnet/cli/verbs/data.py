@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.output import show_line
 
 OTHER_SOURCES = ("folder", "domains", "digits")
@@ -13,7 +14,11 @@ OTHER_SOURCES = ("folder", "domains", "digits")
 
 def data(
     name: Annotated[
-        str | None, typer.Argument(help="A benchmark, or folder, domains or digits; all benchmarks if not given.")
+        str | None,
+        typer.Argument(
+            help="A benchmark, or folder, domains or digits; all benchmarks if not given.",
+            autocompletion=completion.benchmarks,
+        ),
     ] = None,
     folder: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder of the data set.")] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch it into --data first.")] = False,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.discover_output import print_plan, print_result
 from sptnet.cli.options import (
     BACKBONE,
@@ -54,7 +55,13 @@ def discover(
     seed: SEED = None,
     settings: SETTING = None,
     continue_: Annotated[
-        Path | None, typer.Option("--continue", metavar="RUN", help="Another round, with the edits of a run as labels.")
+        Path | None,
+        typer.Option(
+            "--continue",
+            metavar="RUN",
+            help="Another round, with the edits of a run as labels.",
+            autocompletion=completion.runs,
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop; --out may be anything.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out after it was stopped.")] = False,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.output import show_line
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ IMAGES = Annotated[list[str], typer.Argument(metavar="IMAGE...", help="As in pre
 
 
 @app.callback()
-def run(context: typer.Context, run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")]) -> None:
+def run(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.", autocompletion=completion.runs)],
+) -> None:
     """Keep the run for the sub-command."""
     context.obj = run
 

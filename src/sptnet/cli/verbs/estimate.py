@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone, source_settings
 from sptnet.cli.output import show_line
 
@@ -15,12 +16,17 @@ if TYPE_CHECKING:
 
 
 def estimate(
-    recipe: Annotated[str, typer.Argument(help="A recipe of the package or a TOML file, for data and backbone.")] = (
-        "sptnet"
-    ),
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help="A recipe of the package or a TOML file, for data and backbone.", autocompletion=completion.recipes
+        ),
+    ] = ("sptnet"),
     data: Annotated[Path | None, typer.Option(help="Folder of images; sub-folders name known categories.")] = None,
     labels: Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")] = None,
-    source: Annotated[str | None, typer.Option(help="A benchmark by name, if --data holds one.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="A benchmark by name, if --data holds one.", autocompletion=completion.benchmarks)
+    ] = None,
     settings: SETTING = None,
     least: Annotated[int | None, typer.Option("--min", help="Smallest count to try; the known ones.")] = None,
     most: Annotated[int | None, typer.Option("--max", help="Largest count to try; 1000 or images / 4.")] = None,

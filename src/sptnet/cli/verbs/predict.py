@@ -7,15 +7,18 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.output import show_csv
 from sptnet.cli.stopping import keeping
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A finished run or a model directory.")],
+    run: Annotated[Path, typer.Argument(help="A finished run or a model directory.", autocompletion=completion.runs)],
     images: Annotated[list[Path] | None, typer.Argument(help="Images, or folders of images.")] = None,
     out: Annotated[Path | None, typer.Option(help="CSV file to write; stdout if not given.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.devices)
+    ] = "auto",
     max_unreadable: Annotated[
         float, typer.Option(min=0, max=1, help="Share of unreadable images that is still skipped.")
     ] = 0.01,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.output import show_line, show_text
 from sptnet.runtime.text import shell_word
 
@@ -15,12 +16,15 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, show and copy the recipes of the package.", no_args_is_help=True)
 
-NAME = Annotated[str, typer.Argument(help="A recipe of the package.")]
+NAME = Annotated[str, typer.Argument(help="A recipe of the package.", autocompletion=completion.recipes)]
 
 
 @app.command("list")
 def list_(
-    folder: Annotated[str | None, typer.Argument(help="Only the recipes of this folder, such as cub.")] = None,
+    folder: Annotated[
+        str | None,
+        typer.Argument(help="Only the recipes of this folder, such as cub.", autocompletion=completion.recipe_folders),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List all recipes with data set, method, published accuracy (All / Old / New) and a summary."""

@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.output import show_line
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A finished run.")],
+    run: Annotated[Path, typer.Argument(help="A finished run.", autocompletion=completion.runs)],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="The page to write; report.html in the run.")] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
     without_model: Annotated[

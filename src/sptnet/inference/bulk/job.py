@@ -13,7 +13,7 @@ from pathlib import Path
 from sptnet.errors import Misuse
 from sptnet.inference.bulk.image_list import ImageList
 from sptnet.model.description import CalibratorShape, read_description
-from sptnet.model.model_folder import DESCRIPTION, find_model_folder
+from sptnet.model.model_path import DESCRIPTION, find_model_folder
 from sptnet.results.edits.log import as_dict, in_force, read_edits
 from sptnet.runtime.files import is_temporary, make_folder, sweep, write_text_atomically
 from sptnet.runtime.readers import FileShape, read_json

@@ -151,7 +151,7 @@ def write_part(
             raise Failure(f"{to.name}: {refusal}{skip}")
         write_unreadable(unreadable_file(to), problems)
         if named.with_features:
-            write_features(features_file(to), torch.cat(features))
+            write_features(features_file(to), torch.cat(features).float().numpy())
 
     write_csv_atomically(to, COLUMNS, rows(), errors="surrogateescape")
     return problems

@@ -18,6 +18,8 @@ from sptnet.results.run_result import RunResult
 from sptnet.runtime.files import check_new_file, check_outside, write_csv_atomically, write_text_atomically
 
 FORMS = ("csv", "json", "links", "copies", "coco", "imagefolder")
+MODEL_FORMS = ("torch", "onnx")
+"""Forms of the model itself, which `sptnet.inference.export_model` writes."""
 
 
 def export_run(run_path: str | Path, to: str | Path, form: str, overwrite: bool = False) -> RunResult:
