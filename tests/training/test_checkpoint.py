@@ -246,6 +246,62 @@ def test_other_frozen_weights_are_refused(stopped, tiny_config, tiny_weights, fe
     run_it(stopped, data=few_digits, resume=True)
 
 
+@pytest.fixture
+def forge(stopped):
+    """Function that changes the newest checkpoint of the stopped run and gives it a valid checksum."""
+
+    def change(tensors=None, remove=(), **facts):
+        path = newest_checkpoint(stopped / "checkpoints")
+        old = load_checkpoint(path)
+        made = {name: value for name, value in (old.tensors | (tensors or {})).items() if name not in remove}
+        own = {"stage": old.stage, "epoch": old.epoch, **old.facts} | facts
+        text = json.dumps({key: value for key, value in own.items() if value != "gone"})
+        save_file(made, path, {"sptnet": text, "sha256": digest(made, text)})
+        return stopped
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda: {"remove": ["model.head.prototypes"]}, r"model\.head\.prototypes is missing"),
+        (lambda: {"tensors": {"model.head.prototypes": torch.zeros(1, 96)}}, r"shape \(1, 96\), not \(10, 96\)"),
+        (lambda: {"tensors": {"model.head.prototypes": torch.zeros(())}}, r"shape \(\), not \(10, 96\)"),
+        (lambda: {"tensors": {"momentum.head.prototypes": torch.zeros(1, 96)}}, r"momentum\.head\.prototypes has the sha"),
+        (lambda: {"tensors": {"model.head.prototypes": torch.zeros(10, 96).double()}}, "type float64, not float32"),
+        (lambda: {"tensors": {"model.more": torch.zeros(3)}}, r"model\.more is not part of it"),
+        (lambda: {"stage": 7}, "it is of stage 8, and there are 2"),
+    ],
+    ids=["lacking", "broadcast", "scalar", "momentum", "type", "more", "stage"],
+)
+def test_a_checkpoint_of_other_settings_is_refused(forge, few_digits, run_it, change, says):
+    stopped = forge(**change())
+    with pytest.raises(Failure, match=rf"the checkpoint does not fit the settings of the run: .*{says}.*`overwrite=True`"):
+        run_it(stopped, data=few_digits, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"epoch": "x"}, "epoch: input should be a valid integer"),
+        ({"epoch": -1}, "epoch: input should be greater than or equal to 0"),
+        ({"stage": "gone"}, "stage: field required"),
+        ({"best": [1]}, "best: list should have at least 2 items"),
+        ({"scalers": []}, "scalers: input should be a valid dictionary"),
+        ({"scalers": {"model": {"scale": 1.0}}}, r"scalers\.model: a gradient scaler has"),
+        ({"ending": 3}, "ending: input should be a valid list"),
+        ({"seconds": "1"}, "seconds: input should be a valid number"),
+        ({"seconds": float("nan")}, "NaN is not valid JSON"),
+    ],
+)
+def test_wrongly_typed_facts_of_a_checkpoint_are_named(forge, few_digits, run_it, facts, says):
+    stopped = forge(**facts)
+    path = newest_checkpoint(stopped / "checkpoints")
+    with pytest.raises(Failure, match=rf"{re.escape(str(path))} is damaged \({says}.*goes on from stage0-epoch00001"):
+        run_it(stopped, data=few_digits, resume=True)
+
+
 def other_pixel(data):
     sources = list(data.image_set.sources)
     sources[7] = sources[7].copy()

@@ -222,6 +222,7 @@ def _explain(error: ValidationError) -> list[str]:
             reasons[f"unknown key {key}. {_suggestion(key)}"] = []
             continue
         reason = problem["msg"][0].lower() + problem["msg"][1:]
+        reason = re.sub(r"\b10{15,}\b", lambda power: f"1e{len(power[0]) - 1}", reason)
         if problem["type"] == "model_type":
             reason = f"this is a section with keys of its own, such as {_first_key_of(key)}"
         reasons.setdefault(f"{key}: {{}}. Got {shown(problem['input'])}.", []).append(reason)

@@ -144,7 +144,7 @@ def resolve_n_categories(asked: int | None, factor: float, split: Split) -> int:
             f"Give at least {split.n_known}: the known ones plus those to discover."
         )
     if n_categories > len(split.target):
-        name = "`n_categories`" if asked is not None else f"category_factor {factor:g} times {len(split.classes)}"
+        name = "n_categories" if asked is not None else f"category_factor {factor:g} times {len(split.classes)}"
         raise Misuse(
             f"{name} is {n_categories:.12g}, but there are only {len(split.target)} images. Give at most that many."
         )
