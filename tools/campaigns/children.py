@@ -54,7 +54,7 @@ class Ended:
     def _without_message(self) -> str:
         lines = self.err.decode(errors="replace").strip().splitlines()
         starts = [i for i, line in enumerate(lines) if line.startswith(("error: ", "stopped"))]
-        if starts and starts[-1] < len(lines) - 1:
+        if starts and not all(line.startswith("  - ") for line in lines[starts[-1] + 1 :]):  # several reasons, listed
             return f"an error of {len(lines) - starts[-1]} lines: {lines[starts[-1]][:300]}"
         explained = bool(starts) or b"not ready for training" in self.out or b"Usage: " in self.err
         return "" if explained else f"exit code {self.code} without an error message: {self.last_line}"
@@ -185,9 +185,17 @@ def start_real(words: Sequence[object], logs: Path, processes: int = 1) -> "subp
         return subprocess.Popen(program, stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=environment)
 
 
-def wait_real(process: "subprocess.Popen[bytes]", logs: Path, seconds: float = LONGEST) -> Ended:
-    """Wait for the end of a real command; kill it and its children if it takes too long."""
+def wait_real(
+    process: "subprocess.Popen[bytes]", logs: Path, seconds: float = LONGEST, address_mb: float = 0
+) -> Ended:
+    """Wait for the end of a real command; kill it and its children if it takes too long.
+
+    `address_mb` limits its address space, which is some gigabytes for torch alone.
+    """
     hung = False
+    if address_mb and process.poll() is None:
+        most = int(address_mb * 2**20)
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (most, most))
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:

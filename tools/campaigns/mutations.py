@@ -4,14 +4,14 @@ import os
 import shutil
 from pathlib import Path
 
-from .children import Child, Ended, limit_memory, start_real, wait_real
+from .children import MOST_MB, Child, Ended, limit_memory, start_real, wait_real
 from .inputs import INPUTS, Input, make_bench
 from .mutators import mutate
 from .runner import Campaign, Verdict
 from .workshop import differences
 
-REAL_EVERY = 17
-"""Every 17th case goes through the real command line; no divisor of the number of inputs, so that all have a turn."""
+REAL_EVERY = 19
+"""Every 19th case goes through the real command line; no divisor of the number of inputs, so that all have a turn."""
 MOST_PROCESSES, MOST_STEPS, TOO_MANY = 16, 3, 97
 
 
@@ -61,7 +61,7 @@ class Mutations(Campaign):
     def _call(self, words: list[str], case: Path, cwd: Path, real: bool, chosen: Input) -> Ended:
         logs = case / "logs"
         if real:
-            return wait_real(start_real(words, logs), logs)
+            return wait_real(start_real(words, logs), logs, address_mb=2 * MOST_MB)
         steps = 10**9 if chosen.exact else MOST_STEPS
         return Child(words, logs, lambda: _limit(steps), cwd).wait()
 

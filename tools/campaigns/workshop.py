@@ -1,7 +1,12 @@
 """Small data, commands that take about a second, and runs that nothing disturbed, to compare with."""
 
+import ast
+import contextlib
+import gc
 import hashlib
+import importlib
 import json
+import pkgutil
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +19,8 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 from sklearn.datasets import load_digits
+
+import sptnet
 
 from .children import Child, Ended, nothing
 
@@ -46,6 +53,7 @@ class Workshop:
     """Folder for all cases of a campaign, with data and finished runs."""
 
     def __init__(self, root: Path):
+        preload()
         torch.set_num_threads(1)  # a pool of threads would not survive a fork
         self.root, self._made = root, dict[str, Path]()
         self._images: dict[str, str] = {}
@@ -152,6 +160,26 @@ class Workshop:
         return to
 
 
+def preload() -> None:
+    """Import every module of sptnet and all that it imports later, so that no forked process has to."""
+    for module in pkgutil.walk_packages(sptnet.__path__, "sptnet."):
+        if not module.name.endswith("__main__"):
+            _import_all(Path(str(importlib.import_module(module.name).__file__)))
+    Image.init()
+    gc.freeze()  # the collector of a forked process leaves these pages shared
+
+
+def _import_all(file: Path) -> None:
+    """Import what a file imports, inside functions too; an extra that is not installed is left out."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names = [node.module]
+        for name in names:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+
+
 def outcome(run: Path) -> dict[str, str]:
     """Digest the results of a run by file, without times: they must not depend on interruptions."""
     files = ["config.toml", "predictions.csv", "features.safetensors", "split.json", "estimate.json"]
@@ -166,13 +194,13 @@ def outcome(run: Path) -> dict[str, str]:
     return {**found, "run.json": json.dumps([status.get("status"), status.get("scores")])}
 
 
-def differences(run: Path, reference: Path) -> str:
-    """Name the results of a run that differ from those of another; empty if none does."""
+def differences(run: Path, reference: Path, but: Sequence[str] = ()) -> str:
+    """Name the results of a run that differ from those of another, but for some files; empty if none does."""
     try:
         one, other = outcome(run), outcome(reference)
     except (OSError, ValueError, AttributeError) as error:
         return f"results are unreadable ({error})"
-    names = sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+    names = sorted(name for name in {*one, *other}.difference(but) if one.get(name) != other.get(name))
     return f"other results than those of an undisturbed run: {', '.join(names)}" if names else ""
 
 
