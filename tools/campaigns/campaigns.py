@@ -1,8 +1,7 @@
 """All campaigns in order."""
 
 from .faults import Faults
-from .kills import KillsAtOperations
-from .moments import KillsAtMoments
+from .kills import KillsAtMoments, KillsAtOperations
 from .mutations import Mutations
 from .names import HostileNames
 from .runner import Campaign

@@ -60,6 +60,10 @@ class Ended:
         return "" if explained else f"exit code {self.code} without an error message: {self.last_line}"
 
 
+AT_END: list[Callable[[], object]] = []
+"""Functions that a forked process calls when its command has ended."""
+
+
 def nothing() -> None:
     """Prepare nothing."""
 
@@ -110,6 +114,8 @@ class Child:
         except BaseException:
             traceback.print_exc()
         finally:
+            for call in AT_END:
+                call()
             _leave(code)
 
     def _redirect(self) -> None:
@@ -185,9 +191,7 @@ def start_real(words: Sequence[object], logs: Path, processes: int = 1) -> "subp
         return subprocess.Popen(program, stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=environment)
 
 
-def wait_real(
-    process: "subprocess.Popen[bytes]", logs: Path, seconds: float = LONGEST, address_mb: float = 0
-) -> Ended:
+def wait_real(process: "subprocess.Popen[bytes]", logs: Path, seconds: float = LONGEST, address_mb: float = 0) -> Ended:
     """Wait for the end of a real command; kill it and its children if it takes too long.
 
     `address_mb` limits its address space, which is some gigabytes for torch alone.

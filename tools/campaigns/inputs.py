@@ -39,7 +39,6 @@ class Input:
     special: Callable[[Random, Path], None] | None = None
 
 
-
 LIST, LOG, UNDO = "edit {bench} list", "edit {bench} log", "edit {bench} undo"
 CSV, JSON, COPIES = (f"export {{bench}} --as {form} --to {{bench}}-{form}" for form in ("csv", "json", "copies"))
 PREDICT, PARTS = "predict {bench} {images}", "predict {bench} {images} --parts {bench}-parts --part-size 3"
@@ -48,7 +47,11 @@ PICTURES, FIGURES = "report {bench}", "figures {bench} --out {bench}-figures --o
 RESUME, AGAIN = "train --resume --out {bench}", "discover --resume --out {bench} --no-report"
 NEXT = "discover --continue {bench} --out {bench}-next --dry-run"
 COUNT, SPLIT = "edit {bench} count 3", "edit {bench} split otter"
+FIRST = "checkpoints/stage0-epoch00001.safetensors"
 RECIPE = "train {bench}/recipe.toml --data {data} --out {bench}-out"
+SPLIT_RECIPE = f"{RECIPE} --set data.split={{bench}}/split.json"
+REPLACE = "export {run} --as links --to {bench} --overwrite"
+LOOKS = ("check {bench} --no-time", "predict {run} {bench}", "predict {run} {bench}/{file}")
 LABELS = "--labels {bench}/labels.csv"
 IMPORT = "import {bench}/published.pt --out {bench}-model"
 WEIGHTS = "train kmeans --data {data} --out {bench}-out --set n_categories=4 --backbone sptnet_digits_vit --weights"
@@ -78,10 +81,7 @@ def recheck(random: Random, path: Path) -> None:
     save_file(tensors, path, {"sptnet": facts, "sha256": digest(tensors, facts)})
 
 
-IMAGES = tuple(f"{name}.{suffix}" for name, suffix in (
-    ("grey", "png"), ("deep", "png"), ("palette", "png"), ("photo", "jpg"), ("moving", "gif"), ("plain", "bmp"),
-    ("lzw", "tiff"), ("web", "webp"),
-))  # fmt: skip
+IMAGES = ("grey.png", "deep.png", "palette.png", "photo.jpg", "moving.gif", "plain.bmp", "lzw.tiff", "web.webp")
 INPUTS = (
     Input("config.toml", "run", "config.toml", "text", (LIST, CSV, PREDICT, REPORT, EVALUATE, NEXT), (RESUME, AGAIN)),
     Input("run.json", "run", "run.json", "json", (REPORT, LIST, FIGURES), (RESUME, AGAIN)),
@@ -94,18 +94,15 @@ INPUTS = (
     Input("estimate.json", "run", "estimate.json", "json", (REPORT, COUNT), (RESUME,)),
     Input("counts", "run", "counts/3.safetensors", "tensors", (LIST, COUNT, REPORT, PREDICT)),
     Input("features", "run", "features.safetensors", "tensors", (SPLIT, REPORT)),
-    Input("checkpoint", "stopped", "checkpoints/stage0-epoch00001.safetensors", "tensors", (), (RESUME,), True),
-    Input(
-        "checkpoint with checksum", "stopped", "checkpoints/stage0-epoch00001.safetensors", "tensors", (), (RESUME,),
-        True, recheck,
-    ),  # fmt: skip
+    Input("checkpoint", "stopped", FIRST, "tensors", (), (RESUME,), True),
+    Input("checkpoint with checksum", "stopped", FIRST, "tensors", (), (RESUME,), True, recheck),
     Input("metrics of a stopped run", "stopped", "metrics.jsonl", "json", (), (RESUME,)),
     Input("run.json of a stopped run", "stopped", "run.json", "json", (), (RESUME,)),
     Input("bank.json", "stopped", "tokens/bank.json", "json", (), (RESUME,)),
     Input("flags of the bank", "stopped", "tokens/filled.bin", "bytes", (), (RESUME,)),
     Input("labels", "files", "labels.csv", "text", (f"check {{data}} --no-time {LABELS}",), (f"{RECIPE} {LABELS}",)),
     Input("recipe", "files", "recipe.toml", "text", ("recipes show {bench}/recipe.toml --full",), (RECIPE,)),
-    Input("split for training", "files", "split.json", "json", (), (f"{RECIPE} --set data.split={{bench}}/split.json",)),
+    Input("split for training", "files", "split.json", "json", (), (SPLIT_RECIPE,)),
     Input("published checkpoint", "files", "published.pt", "zip", (IMPORT,)),
     Input("names", "files", "names.txt", "text", (f"{IMPORT} --names {{bench}}/names.txt",)),
     Input("pickled weights", "files", "weights.pt", "zip", (), (f"{WEIGHTS} {{bench}}/weights.pt",)),
@@ -113,16 +110,9 @@ INPUTS = (
     Input("edits of the report", "files", "edits.json", "json", ("edit {run} apply {bench}/edits.json",)),
     Input("list of images", "files", "list.txt", "text", ("predict {run} --list {bench}/list.txt",)),
     Input("parts.json", "parts", "parts.json", "json", ("predict {run} {data} --parts {bench} --part-size 8",)),
-    Input(
-        "list of an export", "export", ".sptnet-export.json", "json",
-        ("export {run} --as links --to {bench} --overwrite",),
-    ),  # fmt: skip
-    *(
-        Input(name, "images", name, "png" if name.endswith("png") else "bytes",
-              ("check {bench} --no-time", "predict {run} {bench}", "predict {run} {bench}/" + name))
-        for name in IMAGES
-    ),
-)  # fmt: skip
+    Input("list of an export", "export", ".sptnet-export.json", "json", (REPLACE,)),
+    *(Input(name, "images", name, "png" if name.endswith("png") else "bytes", LOOKS) for name in IMAGES),
+)
 
 
 def make_bench(shop: Workshop, name: str) -> Path:
@@ -175,7 +165,9 @@ def _files(shop: Workshop, folder: Path, logs: Path) -> None:
     head = {f"1.mlp.{n}.weight": torch.ones(a, b) for n, a, b in widths}
     head |= {f"1.mlp.{n}.bias": torch.ones(a) for n, a, _ in widths}
     head |= {"1.last_layer.weight_g": torch.ones(4, 1), "1.last_layer.weight_v": torch.ones(4, 64)}
-    torch.save({"model": {f"0.{k}": v for k, v in vit.state_dict().items()} | head, "epoch": 3}, folder / "published.pt")
+    torch.save(
+        {"model": {f"0.{k}": v for k, v in vit.state_dict().items()} | head, "epoch": 3}, folder / "published.pt"
+    )
     (folder / "names.txt").write_text("0\n1\nnew-1\nnew-2\n")
     torch.save(load_file(shop.weights), folder / "weights.pt")
     shutil.copy(shop.weights, folder / "weights.safetensors")
@@ -191,8 +183,10 @@ def _images(shop: Workshop, folder: Path, logs: Path) -> None:
     pictures = {"grey": picture, "deep": Image.fromarray(grey * 30), "palette": picture.convert("P")}
     for name in IMAGES:
         made = pictures.get(name.partition(".")[0], picture.convert("RGB"))
-        more = {"tiff": {"compression": "tiff_lzw"}, "gif": {"save_all": True, "append_images": [picture] * 2}}
-        made.save(folder / name, **more.get(name.partition(".")[2], {}))
+        if name.endswith("gif"):
+            made.save(folder / name, save_all=True, append_images=[picture, picture])
+        else:
+            made.save(folder / name, **({"compression": "tiff_lzw"} if name.endswith("tiff") else {}))
 
 
 def _parts(shop: Workshop, folder: Path, logs: Path) -> None:

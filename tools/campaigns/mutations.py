@@ -35,7 +35,7 @@ class Mutations(Campaign):
         else:
             file.write_bytes(mutate(random, file.read_bytes(), chosen.form))
         command = random.choice(chosen.reads if real else (*chosen.reads, *chosen.trains))
-        words = self._words(command, bench)
+        words = self._words(command, bench, chosen.file)
         cwd = case / "a" / "b" / "c" / "d"  # a damaged relative path stays in the case
         cwd.mkdir(parents=True)
         ended = self._call(words, case, cwd, real, chosen)
@@ -45,13 +45,10 @@ class Mutations(Campaign):
             shutil.rmtree(case)
         return Verdict(f"{chosen.name}: sptnet {command}", problem, ("real",) if real else ())
 
-    def _words(self, command: str, bench: Path) -> list[str]:
-        places = {
-            "bench": str(bench),
-            "run": str(self.shop.reference("discovered")) if "{run} apply" not in command else str(self._scratch(bench)),
-            "data": str(self.shop.data),
-            "images": str(self.shop.data / "0"),
-        }
+    def _words(self, command: str, bench: Path, file: str) -> list[str]:
+        writes = "{run} apply" in command
+        run = self._scratch(bench) if writes else self.shop.reference("discovered")
+        places = {"bench": bench, "run": run, "file": file, "data": self.shop.data, "images": self.shop.data / "0"}
         return [word.format(**places) for word in command.split()]
 
     def _scratch(self, bench: Path) -> Path:

@@ -2,7 +2,8 @@
 
 Most operations are seen by an audit hook, before they happen; files opened for writing, `os.write`, `os.fsync`, memory
 maps and the writer of safetensors are wrapped, since they have no audit event. To die after an operation is to die
-before the next one. An audit hook cannot be removed, so all of this is for a forked process.
+before the next one; the end of the command counts as one. An audit hook cannot be removed, so all of this is for a
+forked process.
 """
 
 import builtins
@@ -18,6 +19,8 @@ from typing import Any
 
 import safetensors.torch
 from safetensors import SafetensorError
+
+from .children import AT_END
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 NAMES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
@@ -39,6 +42,7 @@ class Watch:
     def install(self) -> None:
         """Watch this process from now on."""
         self.synced = {_key(os.stat(path)): Path(path).read_bytes() for path in self._files()}
+        AT_END.append(lambda: self.before("end", self.root))
         sys.addaudithook(self._audit)
         _wrap_writers(self)
 
@@ -159,7 +163,7 @@ def _wrap_writers(watch: Watch) -> None:
         _fsync(number)
         watch.note_sync(number)
 
-    fallocate, serialize = os.posix_fallocate, safetensors.torch.serialize_file
+    fallocate, serialize = os.posix_fallocate, safetensors.torch.serialize_file  # type: ignore[attr-defined]
 
     def watched_fallocate(descriptor: int, offset: int, length: int) -> None:
         watch.before("allocate", _name_of(descriptor))
