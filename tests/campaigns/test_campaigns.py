@@ -1,7 +1,6 @@
 """The short form of all campaigns: a few cases of each, always the same ones. `make campaign` runs the long form."""
 
 import pytest
-
 from tools.campaigns.faults import FAULTS, Faults
 from tools.campaigns.inputs import INPUTS
 from tools.campaigns.kills import KillsAtMoments, KillsAtOperations

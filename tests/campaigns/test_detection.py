@@ -8,7 +8,6 @@ import time
 
 import numpy as np
 import pytest
-
 from tools.campaigns.children import Child, Ended
 from tools.campaigns.kills import KillsAtOperations
 from tools.campaigns.mutators import FORMS, mutate

@@ -67,7 +67,7 @@ class Watch:
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = arguments
-            if isinstance(path, str | bytes) and isinstance(flags, int) and flags & WRITING:
+            if not isinstance(path, int | None) and isinstance(flags, int) and flags & WRITING:
                 self.before("open", os.path.abspath(os.fsdecode(path)))
         elif event in NAMES:
             self.before(event.removeprefix("os."), _path_of(event, arguments))

@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import gc
 import hashlib
 import importlib
 import json
@@ -166,7 +165,6 @@ def preload() -> None:
         if not module.name.endswith("__main__"):
             _import_all(Path(str(importlib.import_module(module.name).__file__)))
     Image.init()
-    gc.freeze()  # the collector of a forked process leaves these pages shared
 
 
 def _import_all(file: Path) -> None:
