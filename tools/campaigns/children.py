@@ -1,5 +1,6 @@
 """Commands in processes of their own: forked from this one, which has imported everything, or started anew."""
 
+import faulthandler
 import os
 import resource
 import signal
@@ -98,6 +99,7 @@ class Child:
         code: object = 1
         try:
             self._redirect()
+            faulthandler.disable()
             os.setsid()
             signal.signal(signal.SIGINT, signal.default_int_handler)
             warnings.simplefilter("ignore")

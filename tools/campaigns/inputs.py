@@ -23,7 +23,7 @@ ESTIMATE = {"n_categories": 4, "interval": [3, 5], "method": "share", "curve": [
 
 @dataclass(frozen=True)
 class Input:
-    """A file in a bench, its form, and commands with {bench} for the copied bench and {run} for a finished run.
+    """A file in a bench, or a pattern of files, its form, and commands with {bench} for the copied bench and {run} for a finished run.
 
     Commands in `trains` may train: they are stopped after a few steps, and only forked. With `exact`, a command that
     succeeds must give the results of the undisturbed run.
@@ -99,7 +99,7 @@ INPUTS = (
     Input("metrics of a stopped run", "stopped", "metrics.jsonl", "json", (), (RESUME,)),
     Input("run.json of a stopped run", "stopped", "run.json", "json", (), (RESUME,)),
     Input("bank.json", "stopped", "tokens/bank.json", "json", (), (RESUME,)),
-    Input("flags of the bank", "stopped", "tokens/filled.bin", "bytes", (), (RESUME,)),
+    Input("token bank", "stopped", "tokens/*.bin", "bytes", (), (RESUME,), True),
     Input("labels", "files", "labels.csv", "text", (f"check {{data}} --no-time {LABELS}",), (f"{RECIPE} {LABELS}",)),
     Input("recipe", "files", "recipe.toml", "text", ("recipes show {bench}/recipe.toml --full",), (RECIPE,)),
     Input("split for training", "files", "split.json", "json", (), (SPLIT_RECIPE,)),

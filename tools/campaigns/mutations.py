@@ -29,7 +29,7 @@ class Mutations(Campaign):
         case = self.shop.case(f"{self.name} {number}")
         bench = case / "bench"
         shutil.copytree(make_bench(self.shop, chosen.bench), bench, symlinks=True)
-        file = bench / chosen.file
+        file = random.choice(sorted(bench.glob(chosen.file)))
         if chosen.special is not None:
             chosen.special(random, file)
         else:
