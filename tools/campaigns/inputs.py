@@ -23,10 +23,11 @@ ESTIMATE = {"n_categories": 4, "interval": [3, 5], "method": "share", "curve": [
 
 @dataclass(frozen=True)
 class Input:
-    """A file in a bench, or a pattern of files, its form, and commands with {bench} for the copied bench and {run} for a finished run.
+    """A file in a bench, or a pattern of files, its form, and the commands that read it.
 
-    Commands in `trains` may train: they are stopped after a few steps, and only forked. With `exact`, a command that
-    succeeds must give the results of the undisturbed run.
+    In commands, {bench} stands for the copied bench and {run} for a finished run that is whole. Those in
+    `trains` may train: they are stopped after a few steps, and only forked. With `exact`, a command that succeeds must
+    give the results of the undisturbed run.
     """
 
     name: str
