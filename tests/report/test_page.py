@@ -28,11 +28,19 @@ from sptnet.report.page.chart import Chart, ChartLine, thinned, ticks
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
 from sptnet.report.page.curves import LOSSES, count_chart, reliability_chart, training_charts
-from sptnet.report.page.facts import edit_command, run_facts
+from sptnet.report.page.facts import page_commands, run_facts, without_folders
 from sptnet.report.page.image_map import ImageMap, image_map, on_grid, sample
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import sample_images
-from sptnet.report.page.overview import display_order, expectation, expected_shares, least_sure, member_order, summary
+from sptnet.report.page.overview import (
+    display_order,
+    expectation,
+    expected_shares,
+    in_words,
+    least_sure,
+    member_order,
+    summary,
+)
 from sptnet.report.page.render import policy, render, safe_json, script_text
 from sptnet.report.page.shown_images import ALL_UP_TO, CHOSEN, pictured_images
 from sptnet.report.page.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
@@ -93,6 +101,16 @@ def test_the_sentence_knows_singular_and_dropped() -> None:
     assert summary(many_images(3), [category("a", True, 1, 1)]) == (
         "1 image, 0 known categories, 1 new, 1 doubtful, 2 dropped"
     )
+
+
+def test_the_range_of_the_count_stands_beside_the_count() -> None:
+    categories = [category("a", False, 5, 1), category("n", True, 2), category("e", True, 0)]
+    seven = many_images(7)
+    assert in_words(seven, categories, (2, 5)) == (
+        "7 images in 2 categories (2 to 5 are plausible): 1 known and 1 new. 1 image is doubtful."
+    )
+    assert in_words(seven, categories, (2, 2)).startswith("7 images in 2 categories: 1 known and 1 new.")
+    assert in_words(many_images(9), categories, None).endswith(" 2 were marked as wrong.")
 
 
 def test_new_categories_come_first_and_large_ones_before_small_ones() -> None:
@@ -233,7 +251,7 @@ def test_a_thumbnail_is_the_middle_of_the_image_and_never_enlarged(tmp_path: Pat
     uris = thumbnails(sources, 10**6)
     assert uris[2:5] == [None, None, None]
     first, second, last = (opened(uri) for uri in (uris[0], uris[1], uris[5]))
-    assert (first.size, second.size, last.size) == ((50, 50), (8, 8), (112, 112))
+    assert (first.size, second.size, last.size) == ((50, 50), (8, 8), (256, 256))
     assert np.asarray(first).min(axis=(0, 1))[0] > 240
     assert np.array_equal(np.asarray(second)[..., 0], tiny)
 
@@ -639,9 +657,30 @@ def test_facts_of_a_run(tmp_path: Path) -> None:
     assert (rows["began"], rows["ended"]) == ("6 November 2026, 05:31 (UTC+0000)", "6 November 2026, 06:15 (UTC+0000)")
     assert result.unreadable == (("'a\\n.png'", "truncated"),)
     assert result.command == "sptnet train 'my recipe.toml'"
-    assert result.repeat == f"sptnet train {run / 'config.toml'} --out runs/again"
+    assert result.repeat == "sptnet train run/config.toml --out again"
     assert "took" not in dict(run_facts(run, RunFolder(run).config(), {}).rows)
-    assert edit_command(Path("/runs/my run")) == "sptnet edit '/runs/my run' apply edits.json"
+    assert page_commands(Path("/runs/my run")) == {
+        "apply": "sptnet edit 'my run' apply edits.json",
+        "count": "sptnet edit 'my run' count N",
+        "renew": "sptnet report 'my run'",
+        "continue": "sptnet discover --continue 'my run' --out 'my run-2'",
+    }
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("discover", "discover"),
+        ("photos/birds", "photos/birds"),
+        ("/data/me/photos", "photos"),
+        ("--weights=/data/me/vit.safetensors", "--weights=vit.safetensors"),
+        ('data.folder="/data/me/my photos"', "data.folder=my photos"),
+        ("C:\\Users\\me\\photos", "photos"),
+        ("training.epochs=3", "training.epochs=3"),
+    ],
+)
+def test_commands_on_the_page_name_no_folder_of_the_machine(word: str, shown: str) -> None:
+    assert without_folders(word) == shown
 
 
 # --- whole runs -------------------------------------------------------------------------------------------------------
@@ -656,7 +695,7 @@ def test_a_page_holds_the_run_as_edited(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert page == run / "report.html"
     assert told == ["drawing the map"]
-    assert "7 images, 2 known categories, 1 new, 2 doubtful, 1 dropped" in text
+    assert "7 images in 3 categories: 2 known and 1 new. 2 images are doubtful. 1 was marked as wrong." in text
     assert "1 category has no images and is left out." in text
     data = page_json(text, "data")
     assert [entry["name"] for entry in data["categories"]] == ["otter", "new-2", "cat", "dog"]
@@ -679,7 +718,8 @@ def test_a_page_begins_with_what_can_be_expected(tmp_path: Path) -> None:
     first = re.search(r"<h1[^>]*>(.*?)</h1>", text, re.S)
     assert first is not None
     assert re.sub("<[^>]*>", "", first[1]) == f"{report.expectation}; these 35 are the least sure."
-    assert '<p class="facts-line" id="sentence">40 images, 3 known categories, 2 new, 10 doubtful</p>' in text
+    sentence = "40 images in 5 categories: 3 known and 2 new. 10 images are doubtful."
+    assert f'<p class="facts-line" id="sentence">{sentence}</p>' in text
     assert "before its" not in text
     data = page_json(text, "data")
     result = assessed_result()

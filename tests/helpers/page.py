@@ -1,0 +1,67 @@
+"""The report page in a browser, with what tests do to it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+class Page:
+    """The page in the browser, with helpers for the tests."""
+
+    def __init__(self, browser: Any, file: Path, downloads: Path):
+        self.browser, self.file, self.downloads = browser, file, downloads
+
+    def load(self) -> None:
+        """Open the page as if for the first time."""
+        if self.browser.current_url.startswith("file:"):
+            self.js("localStorage.clear()")
+        self.reload()
+
+    def reload(self) -> None:
+        """Open the page again; what the browser kept is still there."""
+        self.browser.get(self.file.as_uri())
+
+    def js(self, script: str, *arguments: Any) -> Any:
+        return self.browser.execute_script(script, *arguments)
+
+    def all(self, selector: str) -> list[Any]:
+        found: list[Any] = self.browser.find_elements("css selector", selector)
+        return found
+
+    def one(self, selector: str) -> Any:
+        return self.browser.find_element("css selector", selector)
+
+    def texts(self, selector: str) -> list[str]:
+        return list(self.js("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)", selector))
+
+    def names(self) -> list[str]:
+        return self.texts(".card .open")
+
+    def card(self, name: str) -> Any:
+        return self.all(".card")[self.names().index(name)]
+
+    def press(self, name: str, word: str) -> None:
+        next(one for one in self.card(name).find_elements("css selector", "button") if one.text == word).click()
+
+    def keys(self, *keys: str) -> None:
+        self.browser.switch_to.active_element.send_keys(*keys)
+
+    def focused(self) -> str:
+        return str(self.browser.switch_to.active_element.text)
+
+    def edits(self) -> list[str]:
+        return self.texts("#edit-list li")
+
+    def wait(self, condition: Callable[[], object], seconds: float = 60) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, "waited in vain"
+            time.sleep(0.05)
+
+    def save(self) -> Path:
+        file = self.downloads / "edits.json"
+        file.unlink(missing_ok=True)
+        self.one("#save").click()
+        self.wait(file.is_file)
+        return file
