@@ -5,6 +5,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+OPEN = "[...document.querySelectorAll('.card .open')].find((e) => e.textContent === arguments[0]).click()"
+INSIDE = """
+const [a, b] = [...arguments].map((one) => document.querySelector(one).getBoundingClientRect());
+return a.left >= b.left && a.right <= b.right && a.top >= b.top && a.bottom <= b.bottom && a.width > 0;
+"""
+POINT = """
+const [plot, tip] = [arguments[0], document.getElementById("tip")];
+const box = plot.getBoundingClientRect();
+const hits = (x, y) => {
+  plot.dispatchEvent(new PointerEvent("pointermove", {clientX: box.left + x, clientY: box.top + y}));
+  return !tip.hidden;
+};
+for (let y = 60; y < box.height; y += 9) for (let x = 4; x < box.width; x += 9) {
+  if (hits(x, y) && hits(x - 3, y) && hits(x + 3, y) && hits(x, y - 3) && hits(x, y + 3))
+    return [x - box.width / 2, y - box.height / 2];
+}
+"""
+
 
 class Page:
     """The page in the browser, with helpers for the tests."""
@@ -58,6 +76,33 @@ class Page:
         while not condition():
             assert time.monotonic() < end, "waited in vain"
             time.sleep(0.05)
+
+    def click(self, selector: str) -> None:
+        """Scroll to an element and click it with the pointer."""
+        element = self.one(selector)
+        self.js("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
+        element.click()
+
+    def open(self, name: str) -> None:
+        """Open a category."""
+        self.js(OPEN, name)
+        self.wait(lambda: self.one("#members").is_displayed())
+
+    def live(self) -> str:
+        """Return what was said last to those who cannot see."""
+        return str(self.one("#live").get_attribute("textContent"))
+
+    def inside(self, inner: str, outer: str) -> bool:
+        """Return True if one element lies inside another."""
+        return bool(self.js(INSIDE, inner, outer))
+
+    def point_on_map(self) -> tuple[int, int]:
+        """Scroll to the map and return where a point is, as the offset from its middle."""
+        plot = self.one("#plot")
+        self.js("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", plot)
+        x, y = self.js(POINT, plot)
+        self.js("arguments[0].dispatchEvent(new PointerEvent('pointerleave'))", plot)
+        return round(x), round(y)
 
     def save(self) -> Path:
         file = self.downloads / "edits.json"

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import re
 import sys
 import zlib
@@ -14,7 +15,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from helpers.report_runs import HOSTILE, assessed_result, assessed_run, hostile_result, hostile_run
+from helpers.report_runs import (
+    HOSTILE,
+    SOME_FOLDER,
+    assessed_result,
+    assessed_run,
+    hostile_result,
+    hostile_run,
+    review_run,
+)
 from helpers.result_runs import make_run, small_result
 from sptnet.cli import main
 from sptnet.config import Config
@@ -29,6 +38,7 @@ from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
 from sptnet.report.page.curves import LOSSES, count_chart, reliability_chart, training_charts
 from sptnet.report.page.facts import page_commands, run_facts, without_folders
+from sptnet.report.page.image_facts import file_times, image_facts, second_choices
 from sptnet.report.page.image_map import ImageMap, image_map, on_grid, sample
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import sample_images
@@ -45,10 +55,11 @@ from sptnet.report.page.render import policy, render, safe_json, script_text
 from sptnet.report.page.shown_images import ALL_UP_TO, CHOSEN, pictured_images
 from sptnet.report.page.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
 from sptnet.report.page.write import BUDGET, read_for_report, write_report
+from sptnet.report.page_age import has_model_pictures, tell_page
 from sptnet.report.tsne import embed_2d
 from sptnet.results.categories import Category, describe_categories
 from sptnet.results.edits.choose_count import ensure_clustering
-from sptnet.results.edits.log import Drop, Edit, Merge, Move, Rename, SplitCategory, add_edits, apply_edit
+from sptnet.results.edits.log import Drop, Edit, Merge, Move, Rename, SplitCategory, add_edits, apply_edit, current
 from sptnet.results.edits.types import Count
 from sptnet.results.expected_accuracy import ExpectedAccuracy
 from sptnet.results.run_folder import RunFolder
@@ -263,6 +274,62 @@ def opened(uri: str | None) -> Image.Image:
     head, code = uri.split(",")
     assert head == "data:image/webp;base64"
     return Image.open(io.BytesIO(base64.b64decode(code))).convert("RGB")
+
+
+def test_large_pictures_have_a_budget_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = noisy(6, 300)
+    assert [opened(uri).size for uri in thumbnails(sources, 10**9)] == [(256, 256)] * 6
+    monkeypatch.setattr("sptnet.report.page.thumbnails.LARGE_BUDGET", 20_000)
+    assert [opened(uri).size for uri in thumbnails(sources, 10**9)] == [(112, 112)] * 6
+
+
+# --- single images ----------------------------------------------------------------------------------------------------
+
+
+def test_second_choices_follow_the_edits(tmp_path: Path) -> None:
+    run, before = RunFolder(review_run(tmp_path)), read_result(tmp_path / "run")
+    second, certainty = second_choices(run, before, before, [])
+    assert second.tolist() == ((before.category + 1) % 6).tolist()
+    assert set(certainty.tolist()) == {0.25}
+    edits: list[Edit] = [Merge(("new-2",), "new-1"), Rename("new-3", "eel")]
+    add_edits(run.path, edits)
+    result = current(run.path)
+    second, _ = second_choices(run, before, result, edits)
+    names = [None if i < 0 else result.names[i] for i in second]
+    assert result.names == ("cat", before.names[1], "new-1", "eel", "new-4")
+    assert set(np.array(names)[before.category == 1].tolist()) == {"new-1"}
+    assert set(np.array(names)[before.category == 2].tolist()) == {None}, "both choices are one category now"
+    assert set(np.array(names)[before.category == 3].tolist()) == {"eel"}
+
+
+def test_runs_without_second_choices_and_other_counts_have_none(tmp_path: Path) -> None:
+    older = make_run(tmp_path / "older")
+    assert set(second_choices(RunFolder(older), read_result(older), read_result(older), [])[0].tolist()) == {-1}
+    run = make_run(tmp_path / "new", assessed_result(), guesses=True, seconds=True)
+    ensure_clustering(run, read_result(run), 6)
+    add_edits(run, [Count(6)])
+    assert set(second_choices(RunFolder(run), read_result(run), read_result(run), [])[0].tolist()) == {0, 1, 2, 3, 4}
+    assert set(second_choices(RunFolder(run), read_result(run), current(run), [Count(6)])[0].tolist()) == {-1}
+
+
+def test_images_have_a_part_a_truth_and_a_time(tmp_path: Path) -> None:
+    result = small_result()
+    second, certainty = np.array([1, -1, 1, 0, 0, 0, 0, 0]), np.full(8, 0.125, np.float32)
+    times = [None, None, 5, 6, None, 7, 8, 9]
+    place = {0: 2, 1: 3, 2: 0, 3: 1}
+    facts = image_facts(result, [0, 1, 3, 7], place, second, certainty, {"eel": 0, "dog": 1}, times)
+    assert facts == {
+        "part": "lhut",
+        "second": [3, -1, 2, 2],
+        "second_certainty": [0.125] * 4,
+        "truth": [-1, -1, 1, -1],
+        "time": [None, None, 6, 9],
+    }
+    assert image_facts(result, [0, 1], place, second, certainty, {}, times)["time"] == []
+    (tmp_path / "a.png").write_bytes(b"")
+    os.utime(tmp_path / "a.png", (0, 1_600_000_000))
+    sources: list[Any] = [tmp_path / "a.png", None, np.zeros((2, 2)), tmp_path / "gone.png"]
+    assert file_times(sources) == [1_600_000_000, None, None, None]
 
 
 # --- the map ----------------------------------------------------------------------------------------------------------
@@ -892,3 +959,57 @@ def test_write_report_returns_the_result_and_the_categories(tmp_path: Path) -> N
     assert read.page is None and written.page == run / "report.html"
     assert read.categories == written.categories == describe_categories(written.result)
     assert [category.name for category in written.categories] == list(written.result.names)
+
+
+# --- shared, and older than the edits ---------------------------------------------------------------------------------
+
+
+def test_a_page_made_to_be_shared_holds_no_absolute_path(tmp_path: Path) -> None:
+    run = review_run(tmp_path)
+    text = write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8")
+    folders = (str(tmp_path), str(run), SOME_FOLDER, str(Path.home()), str(Path.cwd()))
+    assert [folder for folder in folders if folder in text or json.dumps(folder)[1:-1] in text] == []
+    assert "sptnet discover data --out run --weights=vit.pt" in text
+    assert "<dd>vit.safetensors</dd>" in text
+
+
+def test_the_run_has_an_id_that_does_not_depend_on_its_place(tmp_path: Path) -> None:
+    def run_data(run: Path, out: Path | None = None) -> dict[str, Any]:
+        page = write_report(run, out, tell=quiet, model_pictures=False).page
+        return dict(page_json(page.read_text(encoding="utf-8"), "data")["run"])
+
+    first = run_data(review_run(tmp_path / "a"))
+    moved = run_data((tmp_path / "a" / "run").rename(tmp_path / "moved"), tmp_path / "elsewhere.html")
+    assert (moved["id"], moved["state"]) == (first["id"], first["state"])
+    assert (first["here"], moved["here"], moved["name"]) == (True, False, "moved")
+    add_edits(tmp_path / "moved", [Rename("new-1", "otter")])
+    edited = run_data(tmp_path / "moved")
+    assert (edited["id"], edited["edits"], first["edits"]) == (first["id"], 1, 0)
+    assert edited["state"] != first["state"]
+    RunFolder(tmp_path / "moved").write_facts({"started": "2026-01-02T03:04:05+0000"})
+    assert run_data(tmp_path / "moved")["id"] != first["id"]
+
+
+def test_a_page_is_told_how_many_edits_there_are(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert tell_page(run) is None, "there is no page"
+    page = write_report(run, tell=quiet, model_pictures=False).page
+    assert not has_model_pictures(run)
+    assert tell_page(run) is None
+    before = page.read_bytes()
+    add_edits(run, [Rename("new-1", "otter"), Rename("otter", "seal")])
+    assert tell_page(run) == page
+    assert page.read_bytes() == before.replace(b'content="0 of 0;', b'content="0 of 2;')
+    write_report(run, tell=quiet, model_pictures=False)
+    assert tell_page(run) is None
+    assert b'content="2 of 2; model pictures no"' in page.read_bytes()[:4_000]
+
+
+def test_a_page_of_an_earlier_version_counts_as_older(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    (run / "report.html").write_text("<p>earlier</p>")
+    assert tell_page(run) is None
+    assert has_model_pictures(run)
+    add_edits(run, [Rename("new-1", "otter")])
+    assert tell_page(run) == run / "report.html"
+    assert (run / "report.html").read_text() == "<p>earlier</p>"

@@ -53,11 +53,12 @@ function some(names, most = 3) {
   return names.length > most ? `${names.slice(0, most).join(", ")}, …` : names.join(", ");
 }
 
-// On closing, return the focus to the element that opened the dialog, or to `fallback` if that element is gone.
+// On closing, the browser returns the focus to the element that opened the dialog; if that cannot take it, `fallback` does.
 function openDialog(dialog, fallback = () => null) {
-  const before = document.activeElement;
-  const back = () => (before?.isConnected && !before.disabled && before !== document.body ? before : fallback());
-  dialog.addEventListener("close", () => back()?.focus(), { once: true });
+  dialog.addEventListener("close", () => {
+    const focused = document.activeElement;
+    if (!focused || focused === document.body || dialog.contains(focused)) fallback()?.focus();
+  }, { once: true });
   dialog.showModal();
 }
 

@@ -8,9 +8,16 @@ function drawEdits() {
 }
 
 function drawKeeping() {
-  const kept = isKept ? "Kept in this browser, also when you close the page, until you save them." : "This browser keeps nothing: save before you close the page.";
+  const kept = isKept ? "Kept in this browser until you save them." : "This browser keeps nothing: save before you close the page.";
   byId("then").hidden = !isSaved();
   byId("keeping").textContent = isSaved() ? "Saved as edits.json. Nothing changes until you run the command below." : kept;
+}
+
+// The list covers a part of the page, so it is folded until it is asked for, or the command is needed.
+function unfold(isOpen) {
+  byId("edits-body").hidden = !isOpen;
+  byId("fold").setAttribute("aria-expanded", String(isOpen));
+  byId("fold").textContent = isOpen ? "Hide" : "Show";
 }
 
 // `after` is the number of edits that the page was written with: `apply` skips those that it has applied since.
@@ -23,6 +30,7 @@ function saveEdits() {
   keep();
   drawKeeping();
   drawNext();
+  unfold(true);
   say(`Saved ${many(edits.length, "edit")} as edits.json.`);
 }
 
@@ -105,11 +113,7 @@ byId("undo").addEventListener("click", () => {
   undo();
   if (edits.length === 0) byId("filter").focus();
 });
-byId("fold").addEventListener("click", () => {
-  const open = byId("edits-body").toggleAttribute("hidden") === false;
-  byId("fold").setAttribute("aria-expanded", open);
-  byId("fold").textContent = open ? "Hide" : "Show";
-});
+byId("fold").addEventListener("click", () => unfold(byId("edits-body").hidden));
 byId("discard").addEventListener("click", askDiscard);
 byId("sure").addEventListener("close", () => {
   if (byId("sure").returnValue !== "discard") return;

@@ -145,8 +145,10 @@ plot.addEventListener("keydown", (event) => {
     if (next < 0) return;
     choose(next, { aloud: true });
     reveal(points[next]);
-  } else if (event.key === "Enter" && chosen >= 0) openMembers(state.where[points[chosen].image]);
-  else if (event.key === "Escape") choose(-1);
+  } else if (event.key === "Enter" && chosen >= 0) {
+    event.preventDefault(); // else the key presses the button that gets the focus
+    openMembers(state.where[points[chosen].image]);
+  } else if (event.key === "Escape") choose(-1);
 });
 
 function sign(category) {
