@@ -42,12 +42,6 @@ function filterChanged() {
   if (byId("doubtful").checked) doubtfulGallery.draw();
 }
 
-// A card that is to be shown must not be filtered out.
-function showCards() {
-  byId("doubtful").checked = false;
-  drawCards();
-}
-
 function drawAllCards() {
   allCards = true;
   drawCards();
@@ -55,7 +49,6 @@ function drawAllCards() {
 
 function findCard(key) {
   const find = () => document.querySelector(`.card[data-key="${key}"]`);
-  if (byId("doubtful").checked) showCards();
   if (!find() && !allCards) drawAllCards();
   return find();
 }
@@ -90,7 +83,7 @@ function card(category) {
     button("Rename", () => startRename(category), { class: "quiet", "aria-label": `Rename ${category.shown}` }),
     button("Merge into…", () => chooseMerge(category), {
       class: "quiet",
-      "aria-label": `Merge ${category.shown} into another category`,
+      "aria-label": `Merge into… another category: ${category.shown}`,
       disabled: state.categories.filter(hasImages).length < 2,
     }),
     button("Confirm", () => { toggleConfirm(category); focusConfirm(category.key); }, {

@@ -20,9 +20,9 @@ const galleries = [];
 
 class Gallery {
   // `source` returns the images; `words` returns nodes below the name of an image; with `sorts` and `shows` there are
-  // lists to choose from; `first` is the number of images before a button that shows all.
-  constructor(root, { source, words = null, value = null, sort = "sure", sorts = false, shows = false, first = null }) {
-    Object.assign(this, { root, source, words, value, sort, show: "all", first });
+  // lists to choose from; `rows` is the number of rows before a button that shows all.
+  constructor(root, { source, words = null, value = null, sort = "sure", sorts = false, shows = false, rows = null }) {
+    Object.assign(this, { root, source, words, value, sort, show: "all", rows });
     this.images = [];
     this.tiles = new Map();
     this.selected = new Set();
@@ -57,8 +57,8 @@ class Gallery {
     const act = (text, kind, work, label) => button(text, work, { class: `act ${kind}`, "aria-label": label, disabled: true });
     this.acts = [
       act("Confirm", "confirm", () => this.confirm(), "Confirm the selected images"),
-      act("Move to…", "move", () => this.move(false), "Move the selected images to another category"),
-      act("New category…", "split", () => this.move(true), "Split the selected images off into a new category"),
+      act("Move to…", "move", () => this.move(false), "Move to… another category: the selected images"),
+      act("New category…", "split", () => this.move(true), "New category… for the selected images"),
       act("Wrong", "drop", () => this.drop(), "Mark the selected images as wrong"),
     ];
     const group = make("div", { class: "acts", role: "group", "aria-label": "Selected images" }, this.every, this.count, ...this.acts);
@@ -81,7 +81,7 @@ class Gallery {
     this.anchor = Math.min(this.anchor, this.active);
     this.tiles.clear();
     this.list.replaceChildren();
-    this.fill(this.first ?? Math.max(CHUNK, this.active + 1));
+    this.fill(this.rows === null ? Math.max(CHUNK, this.active + 1) : this.rows * this.columns());
     this.drawSelection();
     if (focused) this.focus();
   }
@@ -100,14 +100,14 @@ class Gallery {
     this.list.append(...fresh.map((image) => this.tile(image)));
     this.watcher.disconnect();
     const last = this.list.lastElementChild;
-    this.more.hidden = this.first === null || this.tiles.size === this.images.length;
+    this.more.hidden = this.rows === null || this.tiles.size === this.images.length;
     this.more.textContent = `Show all ${many(this.images.length, "image")}`;
-    if (this.first === null && last && this.tiles.size < this.images.length) this.watcher.observe(last);
+    if (this.rows === null && last && this.tiles.size < this.images.length) this.watcher.observe(last);
   }
 
   showAll() {
     const next = this.tiles.size;
-    this.first = null;
+    this.rows = null;
     this.fill(this.images.length);
     this.go(next);
   }

@@ -5,7 +5,7 @@ const homeOf = (image) => make("span", { "data-home": image, text: categoryOf(im
 
 if (byId("unsure-list")) {
   new Gallery(byId("unsure-list"), {
-    source: () => [...data.unsure], sort: null, first: innerWidth < 600 ? 12 : 20, words: (image) => [homeOf(image)],
+    source: () => [...data.unsure], sort: null, rows: innerWidth < 600 ? 4 : 2, words: (image) => [homeOf(image)],
   }).draw();
 }
 if (byId("check-list")) {
@@ -13,7 +13,7 @@ if (byId("check-list")) {
   new Gallery(byId("check-list"), {
     source: () => data.to_check.map((one) => one.image),
     sort: null,
-    first: 20,
+    rows: 3,
     value: (image) => entries.get(image).certainty,
     words: (image) => ["your label: ", homeOf(image), ", looks like: ", nameOf(entries.get(image).guess)],
   }).draw();
