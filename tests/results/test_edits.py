@@ -38,6 +38,7 @@ from sptnet.results.edits.log import (
     as_dict,
     current,
     in_force,
+    new_edits_of_file,
     parse_edit,
     read_edits,
     replay,
@@ -739,3 +740,23 @@ def test_links_among_the_files_of_a_run_are_not_written_through(tmp_path: Path) 
     add_edits(run, [Rename("cat", "lion")])
     assert victim.read_text() == ""
     assert read_edits(run) == [Rename("cat", "lion")]
+
+
+def test_edits_of_a_file_that_were_applied_before_are_skipped(tmp_path: Path) -> None:
+    """The page saves all its edits every time, with the number of edits that came before them."""
+    run, file = make_run(tmp_path), tmp_path / "edits.json"
+    first, second = {"verb": "rename", "category": "new-1", "to": "eel"}, {"verb": "confirm", "targets": ["eel"]}
+    add_edits(run, [Rename("dog", "wolf")])
+
+    def new(edits: list[dict[str, object]], **more: object) -> tuple[list[Edit], int]:
+        file.write_text(json.dumps({"edits": edits, **more}))
+        return new_edits_of_file(run, file)
+
+    assert new([first], after=1) == ([Rename("new-1", "eel")], 0)
+    add_edits(run, new([first], after=1)[0])
+    assert new([first, second], after=1) == ([Confirm(("eel",))], 1)
+    assert new([first], after=1) == ([], 1)
+    assert new([first]) == ([Rename("new-1", "eel")], 0), "a file that does not say what came before"
+    assert new([second], after=1) == ([Confirm(("eel",))], 0)
+    add_edits(run, [Undo()])
+    assert new([first], after=1) == ([Rename("new-1", "eel")], 0), "undone, so it is new again"

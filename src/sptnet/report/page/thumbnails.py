@@ -28,8 +28,14 @@ class Level:
 
 
 LEVELS = tuple(
-    Level(*pair) for pair in ((112, 78), (96, 72), (96, 55), (80, 55), (64, 55), (64, 40), (48, 40), (32, 40), (24, 20))
+    Level(*pair)
+    for pair in (
+        *((256, 72), (176, 74), (112, 78), (96, 72), (96, 55), (80, 55), (64, 55), (64, 40)),
+        *((48, 40), (32, 40), (24, 20)),
+    )
 )
+LARGE, LARGE_BUDGET = 112, 6_000_000
+"""Pictures of more than this side serve to be enlarged; all of them together take no more than these bytes."""
 
 
 def thumbnails(
@@ -46,7 +52,7 @@ def thumbnails(
         for uri in _made(sources, level):
             uris.append(uri)
             on_done(len(uris))
-        if total_bytes(uris) <= budget:
+        if total_bytes(uris) <= _limit(level, budget):
             break
     return uris
 
@@ -57,9 +63,13 @@ def promising_level(sources: Sequence[ImageSource | None], budget: int) -> Level
     squares = [square for square in (_square(source, LEVELS[0].side) for source in sample) if square is not None]
     for level in LEVELS[:-1]:
         size = total_bytes([as_uri(_encoded(square, level)) for square in squares])
-        if size / max(1, len(squares)) * len(sources) <= 0.9 * budget:
+        if size / max(1, len(squares)) * len(sources) <= 0.9 * _limit(level, budget):
             return level
     return LEVELS[-1]
+
+
+def _limit(level: Level, budget: int) -> int:
+    return min(budget, LARGE_BUDGET) if level.side > LARGE else budget
 
 
 def total_bytes(uris: Sequence[str | None]) -> int:
