@@ -93,8 +93,14 @@ def test_endless_values_stay_text() -> None:
 @pytest.mark.parametrize(
     ("sizes", "says"),
     [
-        ({"method": "gcd", "gcd.output": 2**20, "head.bottleneck": 4096}, "head.bottleneck and gcd.output make a head of"),
-        ({"method": "simgcd", "head.hidden": 16384, "head.bottleneck": 16384}, "hidden, head.bottleneck make a head of"),
+        (
+            {"method": "gcd", "gcd.output": 2**20, "head.bottleneck": 4096},
+            "bottleneck and gcd.output make a head of",
+        ),
+        (
+            {"method": "simgcd", "head.hidden": 16384, "head.bottleneck": 16384},
+            "head.bottleneck make a head of",
+        ),
     ],
 )
 def test_a_head_that_fits_no_memory_is_refused(sizes: dict[str, Any], says: str) -> None:

@@ -168,7 +168,9 @@ def test_weights_that_are_not_finite_are_refused(value: float, tiny_weights: Pat
         load_weights(vit, state, "FILE")
 
 
-@pytest.mark.parametrize("positions", [torch.zeros(3), torch.zeros(1, 0, 4), torch.zeros(2, 3, 4), torch.zeros(1, 3, 1)])
+@pytest.mark.parametrize(
+    "positions", [torch.zeros(3), torch.zeros(1, 0, 4), torch.zeros(2, 3, 4), torch.zeros(1, 3, 1)]
+)
 def test_registers_with_odd_positions_are_left_for_the_comparison_of_shapes(positions: Tensor) -> None:
     state = {"register_tokens": torch.zeros(1, 4, 4), "cls_token": torch.zeros(1, 1, 4), "pos_embed": positions}
     assert as_backbone(state)["pos_embed"].shape == positions.shape
@@ -201,7 +203,10 @@ def test_the_published_form_is_accepted(tmp_path: Path) -> None:
         ({"1.mlp.0.bias": torch.full((8,), torch.nan)}, r"mlp\.0\.bias is not finite"),
         ({"0.pos_embed": torch.zeros(1, 0, 64)}, "its ViT has empty patches or positions"),
         ({"0.patch_embed.proj.weight": torch.zeros(64, 3, 0, 0)}, "its ViT has empty patches or positions"),
-        ({"0.patch_embed.proj.weight": torch.zeros(65536, 3, 1, 1)}, r"blocks\.0\.attn\.qkv\.weight .* \(192, 64\), not"),
+        (
+            {"0.patch_embed.proj.weight": torch.zeros(65536, 3, 1, 1)},
+            r"blocks\.0\.attn\.qkv\.weight .* \(192, 64\), not",
+        ),
         ({"0.blocks.100000.norm1.weight": torch.zeros(1)}, r"blocks\.100000\.attn\.qkv\.weight of its ViT is missing"),
     ],
     ids=["hidden", "shape", "prototypes", "nan", "positions", "patches", "width", "depth"],
@@ -250,7 +255,9 @@ def forge(folder: Path, tensors: State | None = None, remove: tuple[str, ...] = 
 )
 def test_weights_that_do_not_fit_are_named(folder: Path, tensors: State, remove: tuple[str, ...], says: str) -> None:
     forge(folder, tensors, remove)
-    with pytest.raises(Failure, match=rf"model\.json does not describe a model that fits .*\(ValueError: {says}\)") as error:
+    with pytest.raises(
+        Failure, match=rf"model\.json does not describe a model that fits .*\(ValueError: {says}\)"
+    ) as error:
         load_model(folder)
     one_line(error.value)
 
@@ -267,7 +274,10 @@ PIXELS = {"image_size": 32, "mean": [0.5] * 3, "std": [0.5] * 3, "interpolation"
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"pixels": PIXELS | {"image_size": 100_000}}, r"pixels\.image_size: input should be less than or equal to 4096"),
+        (
+            {"pixels": PIXELS | {"image_size": 100_000}},
+            r"pixels\.image_size: input should be less than or equal to 4096",
+        ),
         ({"pixels": PIXELS | {"image_size": 32.5}}, r"pixels\.image_size: input should be a valid integer"),
         ({"pixels": PIXELS | {"mean": [0.5]}}, r"pixels\.mean: list should have at least 3 items"),
         ({"pixels": PIXELS | {"std": [0, 1, 1]}}, r"pixels\.std\.0: input should be greater than 0"),
@@ -281,13 +291,18 @@ PIXELS = {"image_size": 32, "mean": [0.5] * 3, "std": [0.5] * 3, "interpolation"
         ({"n_known": 11}, "content: 11 of 10 categories cannot be known"),
         ({"crop_ratio": 1e-300}, "crop_ratio: input should be greater than or equal to"),
         ({"trainable_blocks": "1"}, "trainable_blocks: input should be a valid integer"),
-        ({"prompt": {"kind": "global", "border": 10**9}}, r"prompt\.border: input should be less than or equal to 4096"),
+        (
+            {"prompt": {"kind": "global", "border": 10**9}},
+            r"prompt\.border: input should be less than or equal to 4096",
+        ),
         ({"backbone": ["vit"]}, "backbone: input should be a valid string"),
     ],
 )
 def test_wrongly_typed_descriptions_are_named(folder: Path, changes: dict[str, Any], says: str) -> None:
     forge(folder, **changes)
-    with pytest.raises(Failure, match=rf"model\.json is damaged \({says}.*\)\. Copy it again or train again\.$") as error:
+    with pytest.raises(
+        Failure, match=rf"model\.json is damaged \({says}.*\)\. Copy it again or train again\.$"
+    ) as error:
         load_model(folder)
     one_line(error.value)
 
@@ -321,7 +336,9 @@ def test_a_description_of_a_huge_model_takes_no_memory(
     assert built and sum(built) == 0
 
 
-@pytest.mark.parametrize("text", ["\xff", "[" * 100_000, "9" * 5000, '{"format": 1}', "\0", '{"format": ' + "9" * 4000 + "}"])
+@pytest.mark.parametrize(
+    "text", ["\xff", "[" * 100_000, "9" * 5000, '{"format": 1}', "\0", '{"format": ' + "9" * 4000 + "}"]
+)
 @pytest.mark.parametrize("verb", ["predict", "evaluate", "report"])
 def test_the_command_line_names_a_damaged_description(
     folder: Path, text: str, verb: str, digit_folder: Path, call: Call

@@ -178,12 +178,16 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 GOOD = [b'{"name": "a", "age": 3}\n', b'{"name": "b"}\n{"name": "c"}\n', b"a = 1\n[b]\nc = [0.5, 1e9]\n", b"a,b\n1,2\n"]
 BYTES = st.sampled_from([0, 9, 10, 34, 44, 45, 46, 48, 57, 61, 69, 91, 92, 93, 123, 125, 128, 192, 239, 255])
-CHANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4), st.lists(BYTES, max_size=4)), min_size=1, max_size=4)
+CHANGES = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(0, 4), st.lists(BYTES, max_size=4)), min_size=1, max_size=4
+)
 
 
 @given(start=st.sampled_from(GOOD), changes=CHANGES)
 @settings(max_examples=150, deadline=None)
-def test_any_bytes_give_a_value_or_one_line(file: Path, start: bytes, changes: list[tuple[int, int, list[int]]]) -> None:
+def test_any_bytes_give_a_value_or_one_line(
+    file: Path, start: bytes, changes: list[tuple[int, int, list[int]]]
+) -> None:
     content = bytearray(start)
     for position, length, new in changes:
         content[position : position + length] = bytes(new)

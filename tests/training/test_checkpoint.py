@@ -266,7 +266,10 @@ def forge(stopped):
         (lambda: {"remove": ["model.head.prototypes"]}, r"model\.head\.prototypes is missing"),
         (lambda: {"tensors": {"model.head.prototypes": torch.zeros(1, 96)}}, r"shape \(1, 96\), not \(10, 96\)"),
         (lambda: {"tensors": {"model.head.prototypes": torch.zeros(())}}, r"shape \(\), not \(10, 96\)"),
-        (lambda: {"tensors": {"momentum.head.prototypes": torch.zeros(1, 96)}}, r"momentum\.head\.prototypes has the sha"),
+        (
+            lambda: {"tensors": {"momentum.head.prototypes": torch.zeros(1, 96)}},
+            r"momentum\.head\.prototypes has the sha",
+        ),
         (lambda: {"tensors": {"model.head.prototypes": torch.zeros(10, 96).double()}}, "type float64, not float32"),
         (lambda: {"tensors": {"model.more": torch.zeros(3)}}, r"model\.more is not part of it"),
         (lambda: {"stage": 7}, "it is of stage 8, and there are 2"),
@@ -275,7 +278,9 @@ def forge(stopped):
 )
 def test_a_checkpoint_of_other_settings_is_refused(forge, few_digits, run_it, change, says):
     stopped = forge(**change())
-    with pytest.raises(Failure, match=rf"the checkpoint does not fit the settings of the run: .*{says}.*`overwrite=True`"):
+    with pytest.raises(
+        Failure, match=rf"the checkpoint does not fit the settings of the run: .*{says}.*`overwrite=True`"
+    ):
         run_it(stopped, data=few_digits, resume=True)
 
 
