@@ -365,6 +365,14 @@ def test_a_process_ends_with_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_a_name_that_no_file_can_have_is_an_image_without_a_file(run: Path) -> None:
+    text = (run / "predictions.csv").read_text()
+    for name in ("a" * 5000, "a\0b"):
+        (run / "predictions.csv").write_text(text.replace("cat/a.png", name))
+        result = read_result(run)
+        assert (result.ids[0], result.sources[0]) == (name, None)
+
+
 def test_a_cell_beyond_the_limit_of_csv_is_named(run: Path) -> None:
     rows = (run / "predictions.csv").read_text().splitlines()
     (run / "predictions.csv").write_text("\n".join([*rows, "x" * (csv.field_size_limit() + 1)]))
