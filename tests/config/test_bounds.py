@@ -1,8 +1,10 @@
 """Every number of the settings has bounds, and a message names the one that is crossed."""
 
+import json
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +87,15 @@ def test_numbers_of_python_without_a_text_are_refused_too() -> None:
         load_recipe("digits", {"seed": 10**5000})
 
 
+@pytest.mark.parametrize("name", ["a" * 5000, "a\0b", "a\nb"])
+def test_a_recipe_of_an_impossible_name_is_missing(name: str, tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match="there is no recipe"):
+        load_recipe(name)
+    (tmp_path / "own.toml").write_text(f"base = {json.dumps(name)}")
+    with pytest.raises(Misuse, match="says base = "):
+        load_recipe(str(tmp_path / "own.toml"))
+
+
 def test_endless_values_stay_text() -> None:
     assert parse_value("9" * 5000) == "9" * 5000
     assert parse_value("[" * 5000) == "[" * 5000
@@ -95,11 +106,19 @@ def test_endless_values_stay_text() -> None:
     [
         (
             {"method": "gcd", "gcd.output": 2**20, "head.bottleneck": 4096},
+<<<<<<< HEAD
             "head.bottleneck and gcd.output make a head of",
         ),
         (
             {"method": "simgcd", "head.hidden": 16384, "head.bottleneck": 16384},
             "hidden, head.bottleneck make a head of",
+=======
+            "bottleneck and gcd.output make a head of",
+        ),
+        (
+            {"method": "simgcd", "head.hidden": 16384, "head.bottleneck": 16384},
+            "head.bottleneck make a head of",
+>>>>>>> x-r
         ),
     ],
 )

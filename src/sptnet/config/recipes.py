@@ -1,6 +1,7 @@
 """Recipes: TOML files with the settings that differ from the defaults, and single settings on top of them."""
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -51,10 +52,10 @@ def recipe_text(recipe: str) -> str:
     if recipe in recipe_names():
         return (files("sptnet") / "recipes").joinpath(*f"{recipe}.toml".split("/")).read_text(encoding="utf-8")
     path = Path(recipe)
-    if "\0" not in recipe and path.is_file():
+    if os.path.isfile(path):  # False for a path that is no valid one
         return read_text(path, "Give a TOML recipe.", Misuse, "is not a text file in UTF-8")
     raise Misuse(
-        f"there is no recipe {recipe!r}, neither in the package nor as a file.{_recipe_hint(recipe)} "
+        f"there is no recipe {shown(recipe)}, neither in the package nor as a file.{_recipe_hint(recipe)} "
         "`sptnet recipes list` shows the recipes of the package."
     )
 
@@ -64,7 +65,7 @@ def _recipe_hint(recipe: str) -> str:
     inside = [name for name in names if name.startswith(f"{recipe.rstrip('/')}/")]
     if inside:
         return f" It is a folder of recipes, such as {inside[0]}."
-    similarity, closest = max((_similarity(recipe, name), name) for name in names)
+    similarity, closest = max((_similarity(recipe[:80], name), name) for name in names)
     return f" Did you mean {closest}?" if similarity >= 0.6 else ""
 
 
@@ -105,9 +106,10 @@ def _base_of(recipe: str, base: Any) -> str:
     if base in recipe_names():
         return base
     path = base if recipe in recipe_names() else str(Path(recipe).parent / base)
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         raise Misuse(
-            f"{recipe} says base = {base!r}. There is no such recipe, neither in the package nor as the file {path}."
+            f"{recipe} says base = {shown(base)}. There is no such recipe, neither in the package nor as the file "
+            f"{one_line(path)}."
             f"{_recipe_hint(base)} `sptnet recipes list` shows the recipes of the package."
         )
     return path

@@ -132,7 +132,7 @@ def _read_labels(file: Path, root: Path, ids: list[str]) -> dict[str, str]:
 
 
 def _csv_rows(file: Path) -> list[tuple[int, str, str]]:
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise Misuse(f"there is no labels file {file}. Give a CSV file with the header path,label.")
     way_out, says = "Save it again as CSV, UTF-8.", "is not a CSV file in UTF-8"
     table = read_csv(file, way_out, Misuse, says, encoding="utf-8-sig", strict=False)

@@ -1,6 +1,7 @@
 """Read and write `split.json`: the parts of a split as image ids and class names."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def read_split(path: Path | str, image_set: ImageSet) -> Split:
 
 
 def _split_content(path: Path) -> dict[str, list[str]]:
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise Misuse(f"there is no split file {path}. Give a file that sptnet wrote, or make a new split.")
     way_out, says = "Restore it or make a new one.", "is not valid JSON"
     content = read_json(path, way_out, error=Misuse, says=says, limit=None, errors="surrogatepass")

@@ -6,6 +6,7 @@ and torch.compile add.
 
 import argparse
 import math
+import os
 import pickle
 import re
 import struct
@@ -57,7 +58,7 @@ def read_weights(path: str | Path) -> State:
     The state dict may be inside a checkpoint; the teacher is preferred to the student.
     """
     path = Path(path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise Misuse(f"no weights file at {path}. Give the path of a .safetensors, .pth or .pt file.")
     way_out, says = "Fetch or copy it again.", "cannot be read as weights"
     is_safe = path.suffix == ".safetensors"

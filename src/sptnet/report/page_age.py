@@ -7,7 +7,7 @@ number into it.
 import re
 from pathlib import Path
 
-from sptnet.results.run_folder import EDITS
+from sptnet.results.run_content import EDITS
 from sptnet.runtime.files import write_atomically
 
 PAGE = "report.html"

@@ -1,5 +1,6 @@
 """The result of a finished run, read from its folder: images, categories, certainty, features."""
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -124,7 +125,7 @@ def _sources(folder: str | None, ids: tuple[str, ...]) -> Iterable[str | None]:
         inside = PurePosixPath(id_)
         is_inside = "\0" not in id_ and not inside.is_absolute() and ".." not in inside.parts
         path = root / inside if root is not None and is_inside else None
-        yield str(path) if path is not None and path.is_file() else None
+        yield str(path) if path is not None and os.path.isfile(path) else None  # a name may be too long
 
 
 def image_ids(result: RunResult, images: Iterable[str]) -> tuple[str, ...]:

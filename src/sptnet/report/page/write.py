@@ -23,7 +23,8 @@ from sptnet.results.assessment import read_expectation
 from sptnet.results.categories import Category, describe_categories, labels_to_check
 from sptnet.results.counts import KeptCounts
 from sptnet.results.edits.log import Count, current, in_force, read_edits
-from sptnet.results.run_folder import EDITS, RunFolder
+from sptnet.results.run_content import EDITS
+from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.progress import Say, bar, say
