@@ -106,19 +106,11 @@ def test_endless_values_stay_text() -> None:
     [
         (
             {"method": "gcd", "gcd.output": 2**20, "head.bottleneck": 4096},
-<<<<<<< HEAD
-            "head.bottleneck and gcd.output make a head of",
-        ),
-        (
-            {"method": "simgcd", "head.hidden": 16384, "head.bottleneck": 16384},
-            "hidden, head.bottleneck make a head of",
-=======
             "bottleneck and gcd.output make a head of",
         ),
         (
             {"method": "simgcd", "head.hidden": 16384, "head.bottleneck": 16384},
             "head.bottleneck make a head of",
->>>>>>> x-r
         ),
     ],
 )
