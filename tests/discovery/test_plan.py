@@ -387,7 +387,15 @@ def test_a_trial_takes_its_time_and_only_where_the_plan_chooses() -> None:
     able = replace(SMALL, can_try=True)
     plan = planned(able, CPU)
     assert plan.tries and not planned(able, CPU, None, "simgcd").tries and not planned(SMALL, CPU).tries
-    assert {step.what: step.seconds for step in plan.steps}["try the training on hidden labels"] == pytest.approx(10)
+    seconds = {step.what: step.seconds for step in plan.steps}
+    fill = 300 * 8 * CPU.forward
+    assert seconds["try the training on hidden labels"] == pytest.approx(10 + fill), (
+        "it fills the bank for the training"
+    )
+    assert seconds["train SimGCD, 200 epochs"] == pytest.approx(300 * CPU.read + 800 * CPU.step)
+    assert plan.lengths["simgcd"].seconds == seconds["train SimGCD, 200 epochs"]
+    alone = planned(SMALL, CPU)
+    assert plan.seconds == pytest.approx(alone.seconds + 10)
     assert not planned(able, CPU, 0.5).tries, "nothing trains in so short a time"
 
 

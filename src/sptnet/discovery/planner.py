@@ -212,7 +212,7 @@ class Planner:
             text = f"{sentence(NAMES[method])} on the features of the backbone; nothing trains."
             config = self.config.changed(head={"start": "random"}).model_copy(update={"method": method})
             return Plan(config, tuple(self.around(method)), (*reasons, text, *self.over_time(method)), None)
-        stages = self.longest(method)
+        stages, filled = self.without_filling(method, self.longest(method))
         lengths = [f"{NAMES[stage]} for {n} epochs" for stage, (n, _) in stages.items()]
         text = f"{', then '.join(lengths)}{f', {self.minutes:g} min at most in all' if self.limited else ''}."
         epochs = {stage: n for stage, (n, _) in stages.items()}
@@ -230,8 +230,8 @@ class Planner:
         if "prompt.noise" in wanted:
             steps = epochs["sptnet"] * self.batches
             text += f" {steps:,} steps may not get past a noisy start, so prompts begin without noise."
-        around = self.around(method)
-        allowed = min(1.0, max(0.0, self.budget(method)) / seconds_of(stages)) if self.limited else 1.0
+        around = [replace(s, seconds=s.seconds + filled) if s.what == TRY else s for s in self.around(method)]
+        allowed = min(1.0, max(0.0, self.budget(method) - filled) / seconds_of(stages)) if self.limited else 1.0
         trained = [
             PlanStep(f"train {NAMES[stage]}, {n} epochs", allowed * s, stage, self.length(method, stage, n, s))
             for stage, (n, s) in stages.items()
@@ -244,6 +244,16 @@ class Planner:
         limit = self.minutes if self.limited else None
         why = (*reasons, text, *self.over_time(method))
         return Plan(config, steps_in_order, why, limit, self.tries, fits=allowed)
+
+    def without_filling(self, method: str, stages: Stages) -> tuple[Stages, float]:
+        """Return the stages without the part of the token bank that a trial fills before, and the seconds of that."""
+        if not self.tries:
+            return stages, 0.0
+        first, (epochs, seconds) = next(iter(stages.items()))
+        steps = min(TRIAL_STEPS, epochs * self.batches)
+        views = min(self.bank(method) * self.facts.training, 2 * self.config.training.batch_size * steps)
+        filled = views * self.pace.forward
+        return stages | {first: (epochs, seconds - filled)}, filled
 
     def length(self, method: str, stage: str, epochs: int, seconds: float) -> StageLength:
         """Planned and largest useful number of epochs of a stage."""
