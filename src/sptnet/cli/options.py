@@ -20,6 +20,14 @@ BACKBONE = Annotated[
 ]
 WEIGHTS = Annotated[Path | None, typer.Option(help="Weights file of the backbone instead of a download.")]
 DEVICE = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.devices)]
+TRACK = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="Also write losses, scores, prompts and the report for tensorboard or wandb (offline).",
+        autocompletion=completion.trackers,
+    ),
+]
 
 
 def of_backbone(name: str | None, weights: Path | None) -> dict[str, Any]:

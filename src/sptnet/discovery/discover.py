@@ -20,6 +20,7 @@ from sptnet.model.backbone import EMBEDDED, Backbone, backbone_from, build_backb
 from sptnet.model.token_bank import banks_with_room
 from sptnet.report.page.write import Report, read_for_report, write_report
 from sptnet.results.run_folder import RunFolder
+from sptnet.results.track import check_track
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import Say
@@ -139,6 +140,7 @@ def plan_discovery(
     split, everyone = images.split, world()
     method = config.method if wishes.method is None and "method" in wishes.given else wishes.method
     check_wishes(wishes.minutes, method, split.n_known)  # before time is spent
+    check_track(config.training.track)
     if config.n_categories != "auto":
         resolve_n_categories(config.n_categories, config.category_factor, split)
     training = len(split.training)
@@ -179,4 +181,14 @@ def finish(run: Path, experiment: Experiment, page: bool = True) -> Report:
     carry_names(run)
     state = experiment.state
     state.drop_projection()
-    return write_report(run, model=(state.model, state.card)) if page else read_for_report(run)
+    report = write_report(run, model=(state.model, state.card)) if page else read_for_report(run)
+    experiment.end_track(report.page)
+    return report
+
+
+def end_training(run: Path, experiment: Experiment) -> None:
+    """Write the report of a tracked run, which is a part of its track, and close the track; nothing of another run."""
+    if experiment.track is not None:
+        state = experiment.state
+        state.drop_projection()
+        experiment.end_track(write_report(run, model=(state.model, state.card)).page)

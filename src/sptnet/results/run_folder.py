@@ -7,6 +7,7 @@ estimate.json    of n_categories = "auto"            tokens/          the token 
 features.safetensors  of every image                 edits.jsonl      a person's changes
 report.html      the page of `sptnet report`
 counts/          the images in other numbers of categories
+track/           for TensorBoard or Weights & Biases
 labels.csv, earlier.csv  of another round: its labels, and the categories of the earlier run
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
 """
@@ -23,12 +24,12 @@ from sptnet.config.recipes import read_config, to_toml
 from sptnet.errors import Failure, Misuse
 from sptnet.runtime.files import check_new_folder, check_outside, write_text_atomically
 
-EDITS, COUNTS = "edits.jsonl", "counts"
+EDITS, COUNTS, TRACK = "edits.jsonl", "counts", "track"
 OWN = (
     *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*", "estimate.json*"),
     *("labels.csv*", "earlier.csv*"),
     *("features.safetensors*", "report.html*"),
-    *("checkpoints", "categories", COUNTS, "model", "model.*", "model-*", "best-*", "tokens"),
+    *("checkpoints", "categories", COUNTS, "model", "model.*", "model-*", "best-*", "tokens", TRACK),
 )
 
 

@@ -8,7 +8,7 @@ import typer
 
 from sptnet.cli import completion
 from sptnet.cli.discover_output import print_plan, print_result
-from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone
+from sptnet.cli.options import BACKBONE, DEVICE, SETTING, TRACK, WEIGHTS, given_settings, of_backbone
 from sptnet.cli.stopping import resumable
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def discover(
     backbone: BACKBONE = None,
     weights: WEIGHTS = None,
     device: DEVICE = None,
+    track: TRACK = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")] = None,
     settings: SETTING = None,
     continue_: Annotated[
@@ -73,6 +74,7 @@ def discover(
         "data.unlabelled": unlabelled,
         "n_categories": categories and (int(categories) if categories.isdecimal() else categories),
         "device": device,
+        "training.track": track,
         "seed": seed,
         **of_backbone(backbone, weights),
         **epoch_settings(epochs),
