@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from helpers.digit_folders import fill
 from helpers.rounding import assert_same_training, terms_of
 from helpers.torchrun import torchrun
+from helpers.tracks import read_tensorboard
 from sptnet.model.backbone import EMBEDDED, build_backbone
 from sptnet.results.run_folder import RunFolder
 
@@ -82,9 +83,12 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_processes_leave_the_run_of_one(words: list[str], alone: Path, tiny_weights: Path, tmp_path: Path) -> None:
-    done = torchrun(*words, "--out", tmp_path / "run")
+    done = torchrun(*words, "--track", "tensorboard", "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert_same_run(tmp_path / "run", alone, tiny_weights)
+    track = read_tensorboard(tmp_path / "run")
+    assert [step for step, _ in track.scalars["speed/images_per_second"]] == [1, 2, 3, 4], "only rank 0 tracks"
+    assert len(list((tmp_path / "run" / "track" / "tensorboard").iterdir())) == len(track.reports) == 1
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [(line["stage"], line["epoch"]) for line in lines] == [
         ("simgcd", 1),

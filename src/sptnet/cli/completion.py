@@ -78,6 +78,11 @@ def methods(incomplete: str) -> list[str]:
     return _beginning(incomplete, METHODS)
 
 
+def trackers(incomplete: str) -> list[str]:
+    """Return the kinds of tracks that begin with `incomplete`."""
+    return _beginning(incomplete, ("none", "tensorboard", "wandb"))
+
+
 def devices(incomplete: str) -> list[str]:
     """Return the devices that begin with `incomplete`."""
     return _beginning(incomplete, ("auto", "cpu", "cuda", "mps"))

@@ -19,6 +19,7 @@ OWN_OPTIONS = {
     "data.max_unreadable": ("max_unreadable",),
     "n_categories": ("categories",),
     "backbone.name": ("backbone",),
+    "training.track": ("track",),
     "backbone.weights": ("weights",),
     "sptnet.start_from": ("start_from",),
     "mugcd.start_from": ("start_from",),

@@ -20,6 +20,14 @@ BACKBONE = Annotated[
 ]
 WEIGHTS = Annotated[Path | None, typer.Option(help="Weights file of the backbone instead of a download.")]
 DEVICE = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.devices)]
+TRACK = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="Also write losses, scores, prompts and the report for tensorboard or wandb (offline).",
+        autocompletion=completion.trackers,
+    ),
+]
 
 # Of `discover` and `check`, which take the same options for images and plan.
 LABELS = Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")]

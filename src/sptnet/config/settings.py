@@ -207,6 +207,9 @@ class TrainingSettings(Section):
     select: Literal["last", "best-old-holdout"] = "last"
     accumulate: Count = Field(1, description="parts per batch, to save memory; the gradient is the same")
     checkpointing: bool = Field(False, description="recompute activations in the backward pass, to save memory")
+    track: Literal["none", "tensorboard", "wandb"] = Field(
+        "none", description="also write losses, scores, prompts and the report for TensorBoard or Weights & Biases"
+    )
 
 
 class Config(Section):

@@ -24,6 +24,7 @@ from sptnet.model.token_bank import banks_with_room
 from sptnet.report.page.write import Report, read_for_report, write_report
 from sptnet.results.run_content import UNREADABLE
 from sptnet.results.run_folder import RunFolder
+from sptnet.results.track import check_track
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import world
 from sptnet.runtime.files import remove
@@ -224,6 +225,7 @@ def plan_discovery(
     split, everyone = images.split, world()
     method = config.method if wishes.method is None and "method" in wishes.given else wishes.method
     check_images(config, split, wishes.minutes, method)
+    check_track(config.training.track)
     training = len(split.training)
     if "training.batch_size" not in wishes.given:
         config = with_batch_size(config, training)
@@ -278,4 +280,14 @@ def finish(run: Path, experiment: Experiment, page: bool = True) -> Report:
             remove(run / "tokens")
         carry_names(run)
         state.drop_projection()
-        return write_report(run, model=(state.model, state.card)) if page else read_for_report(run)
+        report = write_report(run, model=(state.model, state.card)) if page else read_for_report(run)
+        experiment.end_track(report.page)
+    return report
+
+
+def end_training(run: Path, experiment: Experiment) -> None:
+    """Write the report of a tracked run, which is a part of its track, and close the track; nothing of another run."""
+    if experiment.track is not None:
+        state = experiment.state
+        state.drop_projection()
+        experiment.end_track(write_report(run, model=(state.model, state.card)).page)

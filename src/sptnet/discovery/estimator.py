@@ -208,6 +208,7 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         for reason in discovery.plan.reasons:
             say(reason)
         experiment = discovery.train(overwrite=False, command=["CategoryDiscoverer.fit"])
+        experiment.end_track()
         outputs, result, state = experiment.outputs_of_all, read_result(folder), experiment.state
         state.drop_projection()
         self._predictor = Predictor(state.model, state.card, state.compute)

@@ -16,7 +16,7 @@ from sptnet.runtime.files import is_temporary
 from sptnet.runtime.locks import is_lock_file
 
 CONFIG, FACTS = "config.toml", "run.json"
-EDITS, COUNTS, UNREADABLE = "edits.jsonl", "counts", "unreadable.csv"
+EDITS, COUNTS, UNREADABLE, TRACK = "edits.jsonl", "counts", "unreadable.csv", "track"
 MARKER, LOCK, EDITS_LOCK = ".sptnet-run", ".lock", ".edits.lock"
 MARKER_TEXT = "This folder is a run of sptnet, format 1. Its files are deleted when the run is overwritten.\n"
 FILES = (
@@ -30,6 +30,7 @@ INSIDE = {
     "categories": re.compile(r"\d{3,}-.*\.png", re.DOTALL),
     COUNTS: re.compile(r"\d+\.safetensors(\.part)?|\.tmp\w{6}"),
     "tokens": None,
+    TRACK: None,
     **{f"{name}{end}": re.compile(_MODEL_FILES) for name in MODELS for end in ("", ".part", ".old")},
 }
 """Folders of a run with the names of their files; None for any."""

@@ -7,6 +7,7 @@ estimate.json    of n_categories = "auto"            tokens/          the token 
 features.safetensors  of every image                 edits.jsonl      a person's changes
 report.html      the page of `sptnet report`
 counts/          the images in other numbers of categories
+track/           for TensorBoard or Weights & Biases
 labels.csv, earlier.csv  of another round: its labels, and the categories of the earlier run
 unreadable.csv   images that a discovery skipped, with the reason
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage

@@ -25,6 +25,7 @@ from sptnet.results.contact_sheets import write_contact_sheets
 from sptnet.results.counts import keep_counts
 from sptnet.results.predictions import FEATURES, final_categories, write_features, write_predictions
 from sptnet.results.run_folder import RunFolder
+from sptnet.results.track import RunTrack
 from sptnet.runtime.disk import NotWritten
 from sptnet.runtime.distributed import world
 from sptnet.runtime.interrupt import noted_interrupts
@@ -43,6 +44,8 @@ class Experiment:
     """Features and logits of all images by the finished model; set by `run`."""
     trained_parameters = 0
     """Number of parameters that the last stage trained."""
+    track: RunTrack | None = None
+    """Track of the run, on rank 0 from the start of training until `end_track`, if the settings ask for one."""
 
     def __init__(
         self,
@@ -86,13 +89,38 @@ class Experiment:
         self.state.world.do_first(lambda: self._begin(resume, overwrite, command, files))
 
     def complete(self, resume: bool = False) -> dict[str, Any]:
-        """Train what is left to train of a run that has begun, and return the scores."""
+        """Train what is left to train of a run that has begun, and return the scores.
+
+        The track of the run is left open for the report; `end_track` closes it.
+        """
+        self.state.world.do_first(self._open_track)
+        try:
+            return self._complete(resume)
+        except BaseException:
+            self.end_track()
+            raise
+
+    def end_track(self, page: Path | None = None) -> None:
+        """Add the report page to the track, if there are both, and close the track."""
+        if self.track is not None:
+            if page is not None:
+                self.track.add_report(page)
+            self.track.close()
+            self.track = None
+
+    def _open_track(self) -> None:
+        kind = self.state.config.training.track
+        if kind != "none":
+            self.track = RunTrack(kind, self.run_folder)
+            self.tell(f"tracking with {kind} in {self.track.folder}")
+
+    def _complete(self, resume: bool) -> dict[str, Any]:
         state, selected = self.state, None
         checkpoint = self._resume_point() if resume else None
         with noted_interrupts() as check_interrupt:
             for number in range(len(state.stages)):
                 if checkpoint is None or checkpoint.stage <= number:
-                    stage = Stage(state, self.run_folder, number, self.tell_epoch)
+                    stage = Stage(state, self.run_folder, number, self.tell_epoch, self.track)
                     stage.run(checkpoint, check_interrupt)
                     self.trained_parameters, selected = stage.trained_parameters, stage.best
                     checkpoint = None
@@ -174,6 +202,8 @@ class Experiment:
         if selected_epoch is not None:
             facts["selected_epoch"] = selected_epoch
         folder.write_facts(facts)
+        if self.track is not None:
+            self.track.add_scores(scores)
 
 
 @contextmanager
@@ -221,4 +251,7 @@ def train(
     run = RunFolder(out)
     if not resume:
         run.check_new(overwrite)
-    return Experiment(config, run).run(resume, overwrite, command or sys.argv)
+    experiment = Experiment(config, run)
+    scores = experiment.run(resume, overwrite, command or sys.argv)
+    experiment.end_track()
+    return scores

@@ -29,6 +29,7 @@ from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model
 from sptnet.results.categories import category_names
 from sptnet.results.run_folder import RunFolder
+from sptnet.results.track import check_track
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import World, world
 from sptnet.runtime.progress import Say, say
@@ -54,6 +55,7 @@ def prepare(
     were computed before.
     """
     everyone, method = world(), method_of(config)
+    check_track(config.training.track)
     run.check_place(config.data.folder)
     compute = choose_compute(config.device, config.precision, everyone.local_rank)
     images = images or everyone.from_first(lambda: load_data(config.data, tell))

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from sptnet.model.prompt_pictures import prompt_pictures
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.scores import format_scores
+from sptnet.results.track import RunTrack
 from sptnet.runtime.progress import Say, bar
 from sptnet.training.batching.batches import TrainingData
 from sptnet.training.checkpoint import Checkpoint, check_frozen, frozen_digest, save_checkpoint
@@ -23,8 +25,8 @@ WORTH_TELLING = 0.1  # share of an epoch's time spent waiting for images
 class Stage:
     """A stage of a run; `run()` trains what is left of it and writes its model into the run directory."""
 
-    def __init__(self, state: RunState, folder: RunFolder, number: int, tell_epoch: Say):
-        self.state, self.folder, self.number, self.tell_epoch = state, folder, number, tell_epoch
+    def __init__(self, state: RunState, folder: RunFolder, number: int, tell_epoch: Say, track: RunTrack | None = None):
+        self.state, self.folder, self.number, self.tell_epoch, self.track = state, folder, number, tell_epoch, track
         self.plan, self.selects = state.stages[number], state.config.training.select == "best-old-holdout"
         self.best: tuple[float, int] | None = None
         """Best accuracy on held-out images and its epoch, if the best epoch is selected."""
@@ -110,6 +112,9 @@ class Stage:
     def _keep(self, line: dict[str, Any], checkpoint: Checkpoint) -> None:
         self.folder.add_metrics(line)
         save_checkpoint(self.folder.checkpoints, checkpoint)
+        if self.track is not None:  # after the checkpoint: an epoch in the track is never trained again
+            model = self.state.deciding
+            self.track.add_epoch(line, lambda: {f"prompts/{p.title}": p.png for p in prompt_pictures(model)})
 
     def _keep_best(self, line: dict[str, Any]) -> None:
         """Save the model if its accuracy on held-out labelled images is the best so far."""

@@ -21,6 +21,7 @@ from sptnet.cli.options import (
     SEED,
     SETTING,
     SKIP_UNREADABLE,
+    TRACK,
     UNLABELLED,
     WEIGHTS,
     discovery_settings,
@@ -52,6 +53,7 @@ def discover(
     backbone: BACKBONE = None,
     weights: WEIGHTS = None,
     device: DEVICE = None,
+    track: TRACK = None,
     seed: SEED = None,
     settings: SETTING = None,
     continue_: Annotated[
@@ -87,7 +89,7 @@ def discover(
         device,
         seed,
         settings,
-    )
+    ) | ({} if track is None else {"training.track": track})
     if open_it and no_report:
         raise Misuse("--open shows the report, which --no-report leaves out. Give one of them.")
     if resume:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sptnet.cli import completion
-from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone, source_settings
+from sptnet.cli.options import BACKBONE, DEVICE, SETTING, TRACK, WEIGHTS, given_settings, of_backbone, source_settings
 from sptnet.cli.stopping import resumable
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def train(
     backbone: BACKBONE = None,
     weights: WEIGHTS = None,
     device: DEVICE = None,
+    track: TRACK = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
 ) -> None:
@@ -49,6 +50,7 @@ def train(
         "data.labels": labels and labels.resolve(),
         "seed": seed,
         "device": device,
+        "training.track": track,
         **of_backbone(backbone, weights),
     }
     changes = given_settings(plain, settings)
@@ -83,6 +85,7 @@ def _starting_from(run: Path, config: "Config") -> "Config":
 
 def _run(config: "Config", out: Path, resume: bool, overwrite: bool) -> None:
     from sptnet.cli.tables import print_scores
+    from sptnet.discovery.discover import end_training
     from sptnet.results.run_folder import RunFolder
     from sptnet.training.experiment import Experiment
 
@@ -94,4 +97,5 @@ def _run(config: "Config", out: Path, resume: bool, overwrite: bool) -> None:
     experiment = Experiment(config, folder)
     with resumable("train", out):
         scores = experiment.run(resume, overwrite, ["sptnet", *sys.argv[1:]])
+    experiment.state.world.do_first(lambda: end_training(out, experiment))
     print_scores(scores, out)

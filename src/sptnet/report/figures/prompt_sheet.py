@@ -7,10 +7,10 @@ from torch import Tensor
 
 from sptnet.errors import SptnetError
 from sptnet.model.model_folder import load_model
+from sptnet.model.prompt_pictures import COMPOSED, as_picture, prompt_deltas, scale_of
 from sptnet.report.figures.canvas import DPI, Drawn, short
 from sptnet.report.figures.chosen_runs import ChosenRun
 from sptnet.report.figures.tiles import TileGroup, tile_sheet
-from sptnet.report.prompt_pictures import COMPOSED, as_picture, prompt_deltas, scale_of
 
 WANTED_PIXELS = 450
 

@@ -11,9 +11,9 @@ from sptnet.errors import Failure
 from sptnet.inference.attention import last_block_attention
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model
+from sptnet.model.prompt_pictures import prompt_pictures
 from sptnet.report.page.attention_data import attention_data
 from sptnet.report.page.thumbnails import as_uri
-from sptnet.report.prompt_pictures import prompt_pictures
 from sptnet.results.categories import Category
 from sptnet.results.run_result import RunResult
 from sptnet.runtime.compute import choose_compute

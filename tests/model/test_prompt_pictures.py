@@ -11,7 +11,7 @@ from PIL import Image
 
 from sptnet.config import PromptSettings
 from sptnet.model.gcd_model import GcdModel
-from sptnet.report.prompt_pictures import Picture, as_picture, enlarged, prompt_deltas, prompt_pictures, scale_of
+from sptnet.model.prompt_pictures import Picture, as_picture, enlarged, prompt_deltas, prompt_pictures, scale_of
 
 Make = Callable[..., GcdModel]
 
