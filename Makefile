@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test numerical lint browser clean
+.PHONY: demo test numerical lint browser axe clean
 
 demo: $(STAMP)
 	$(BIN)/sptnet demo --out runs/demo --overwrite
@@ -33,6 +33,11 @@ browser:
 	    || echo "chromium could not be installed: the tests of the report page will be skipped"; \
 	else echo "no chromium and chromedriver found: the tests of the report page will be skipped"; fi
 
+# Accessibility of the report page by axe-core, from npm; without it those tests are skipped and say so.
+axe: $(STAMP) browser
+	npm install --silent --no-save --prefix .axe axe-core@4
+	$(BIN)/python -m pytest -q tests/report/test_page_axe.py
+
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sptnet needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
@@ -40,4 +45,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 clean:
-	rm -rf $(VENV) build src/sptnet.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .axe build src/sptnet.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from folders import CATEGORIES, Draw, draw_folder, read_classes
+from folders import CATEGORIES, Draw, add_image_options, draw_folder, read_classes
 from sklearn.metrics import roc_auc_score
 
 from sptnet.clustering.count import estimate_n_categories
@@ -110,10 +110,7 @@ def summary(lines: list[dict[str, Any]], rule: str) -> str:
 def main() -> None:
     """Measure the draws that `--out` does not hold yet and print a summary per set and over all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--backbone", default="vit_small_patch14_dinov2.lvd142m")
-    parser.add_argument("--size", type=int, default=112)
+    add_image_options(parser)
     parser.add_argument("--features", type=Path, required=True, help="folder to keep the features in")
     parser.add_argument("--sets", nargs="+", default=sorted(CATEGORIES), choices=sorted(CATEGORIES))
     parser.add_argument("--draws", type=int, default=40, help="draws per set")

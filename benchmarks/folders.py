@@ -171,13 +171,18 @@ def run_draw(draw: Draw, given: argparse.Namespace) -> dict[str, Any]:
         shutil.rmtree(work)
 
 
+def add_image_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where images and weights are."""
+    parser.add_argument("--data", type=Path, required=True, help="folder that holds the data sets")
+    parser.add_argument("--weights", type=Path, required=True, help="weights file of the backbone")
+    parser.add_argument("--backbone", default="vit_small_patch14_dinov2.lvd142m", help="timm name of the backbone")
+    parser.add_argument("--size", type=int, default=112, help="pixels per side of a view")
+
+
 def main() -> None:
     """Run the draws that `--out` does not hold yet and print the means."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--backbone", default="vit_small_patch14_dinov2.lvd142m")
-    parser.add_argument("--size", type=int, default=112)
+    add_image_options(parser)
     parser.add_argument("--tree", type=Path, required=True, help="checkout of sptnet")
     parser.add_argument("--label", required=True, help="name of this version and its settings in the results")
     parser.add_argument("--sets", nargs="+", default=["cub", "cifar100"], choices=sorted(CATEGORIES))

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from folders import CATEGORIES, draw_folder, match, read_classes, write_folder
+from folders import CATEGORIES, add_image_options, draw_folder, match, read_classes, write_folder
 
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import SplitImages, load_unsorted
-from sptnet.discovery.planner import FROM_CLUSTERS, warm_up
+from sptnet.discovery.lengths import warm_up
+from sptnet.discovery.planner import FROM_CLUSTERS
 from sptnet.inference.predictor import load
 from sptnet.results.run_folder import RunFolder
 from sptnet.schedules import steps_per_epoch
@@ -54,10 +55,7 @@ def train(config: Config, folder: Path, images: SplitImages) -> tuple[list[str],
 def main() -> None:
     """Train what `--out` does not hold yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--backbone", default="vit_small_patch14_dinov2.lvd142m")
-    parser.add_argument("--size", type=int, default=112)
+    add_image_options(parser)
     parser.add_argument("--sets", nargs="+", default=["cub", "cifar100"], choices=sorted(CATEGORIES))
     parser.add_argument("--numbers", nargs="+", type=int, default=[4, 5], help="numbers of the draws")
     parser.add_argument("--steps", type=int, default=150, help="steps of SimGCD before")

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from folder_counts import features_of
-from folders import CATEGORIES, Draw, draw_folder, match, read_classes
+from folders import CATEGORIES, Draw, add_image_options, draw_folder, match, read_classes
 
 from sptnet.clustering.points import unit_features
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
@@ -58,10 +58,7 @@ def second_round(draw: Draw, points: npt.NDArray[np.float32], seed: int) -> list
 def main() -> None:
     """Print the mean accuracy of every arm, and the paired differences to labels from the person alone."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--backbone", default="vit_small_patch14_dinov2.lvd142m")
-    parser.add_argument("--size", type=int, default=112)
+    add_image_options(parser)
     parser.add_argument("--features", type=Path, required=True, help="folder to keep the features in")
     parser.add_argument("--sets", nargs="+", default=["cub", "cifar100"], choices=sorted(CATEGORIES))
     parser.add_argument("--draws", type=int, default=20, help="draws per set")

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from folders import CATEGORIES, Draw, draw_folder, read_classes
+from folders import CATEGORIES, Draw, add_image_options, draw_folder, read_classes
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -247,10 +247,7 @@ def compare(lines: list[dict[str, Any]], first: str) -> None:
 def main() -> None:
     """Train the arms that `--out` does not hold yet and print the differences."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--backbone", default="vit_small_patch14_dinov2.lvd142m")
-    parser.add_argument("--size", type=int, default=112)
+    add_image_options(parser)
     parser.add_argument("--sets", nargs="+", default=["cub", "cifar100"], choices=sorted(CATEGORIES))
     parser.add_argument("--numbers", nargs="+", type=int, default=[4, 5, 6, 7, 8], help="numbers of the draws")
     parser.add_argument("--arms", nargs="+", default=[*FROZEN, *ARMS], choices=[*FROZEN, *ARMS], metavar="ARM")

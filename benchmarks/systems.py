@@ -19,10 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from folders import add_image_options
+
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import SplitImages, load_data
-from sptnet.discovery.planner import FROM_CLUSTERS, warm_up
+from sptnet.discovery.lengths import warm_up
+from sptnet.discovery.planner import FROM_CLUSTERS
 from sptnet.results.run_folder import RunFolder
 from sptnet.schedules import steps_per_epoch
 from sptnet.training.experiment import Experiment
@@ -191,10 +194,7 @@ def main() -> None:
     """Run what `--results` does not hold yet and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", choices=sorted(SETS), required=True)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--backbone", default="vit_small_patch14_dinov2.lvd142m")
-    parser.add_argument("--size", type=int, default=112)
+    add_image_options(parser)
     parser.add_argument("--out", type=Path, required=True, help="folder for runs, images and banks")
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results/systems.jsonl"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])

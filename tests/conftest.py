@@ -298,6 +298,7 @@ class Command:
             os.dup2(file, 2)
             sys.stdout, sys.stderr = (open(n, "w", buffering=1, closefd=False) for n in (1, 2))  # noqa: SIM115
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
             os.setsid()
             torch.set_num_threads(1)  # threads of the parent do not survive a fork
             warnings.simplefilter("ignore")

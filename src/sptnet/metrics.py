@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from sptnet.errors import Misuse
 
@@ -66,6 +64,8 @@ def best_matching(counts: Ids) -> tuple[Ids, Ids]:
 
     Returns the matched rows in ascending order, and the column of each.
     """
+    from scipy.optimize import linear_sum_assignment  # here, so that reading a run stays quick
+
     rows, columns = linear_sum_assignment(counts.max() - counts)
     return np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
 
@@ -117,6 +117,8 @@ FORMS: dict[str, Callable[[Ids, Ids, npt.NDArray[np.bool_]], SplitAccuracy]] = {
 
 def nmi_ari(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> tuple[float, float]:
     """Compute normalised mutual information and adjusted Rand index over all images; neither needs a matching."""
+    from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
     nmi = normalized_mutual_info_score(y_true, y_pred)
     return float(nmi), float(adjusted_rand_score(y_true, y_pred))
 

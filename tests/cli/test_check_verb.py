@@ -1,5 +1,6 @@
 """`sptnet check`: its table, findings, JSON and exit codes."""
 
+import inspect
 import json
 import os
 import re
@@ -9,10 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from conftest import Answer, Call
 from helpers.checked_folders import GOOD, paint, picture
+from sptnet.cli.verbs.check import check
+from sptnet.cli.verbs.discover import discover
 from sptnet.data.check.folder_check import CategoryCount, FolderCheck
+from sptnet.discovery import pace
 from sptnet.runtime.compute import choose_compute
 
 
@@ -20,8 +25,8 @@ from sptnet.runtime.compute import choose_compute
 def call(call: Call) -> Call:
     """Without the estimate of time, which takes seconds, unless `time=True`."""
 
-    def run(*words: object, time: bool = False) -> Answer:
-        return call("check", *words, *([] if time or not words else ["--no-time"]))
+    def run(*words: object, time: bool = False, verb: str = "check") -> Answer:
+        return call(verb, *words, *([] if time or not words or verb != "check" else ["--no-time"]))
 
     return run
 
@@ -64,9 +69,9 @@ def test_a_good_folder(pets: Path, call: Call) -> None:
     ]
 
 
-def test_findings_name_the_flags_of_train(tmp_path: Path, call: Call) -> None:
+def test_findings_name_the_flags(tmp_path: Path, call: Call) -> None:
     root = paint(tmp_path / "pets", cat=5, dog=5)
-    sentence = "name the known classes with --set data.known_classes=5."
+    sentence = "If the sub-folders are not categories but sites, cameras or dates, give --no-folder-labels. To hide"
     assert sentence in call(root).out
     assert sentence in json.loads(call(root, "--json").out)["findings"][0]["sentence"]
 
@@ -139,13 +144,106 @@ def test_json_is_alone_on_stdout(pets: Path, call: Call) -> None:
 def test_the_time_is_that_of_the_plan(pets: Path, call: Call) -> None:
     code, out, _ = call(pets, "--backbone", "sptnet_digits_vit", "--minutes", "0.01", time=True)
     assert code == 0
-    *_, time, plan = out.splitlines()
-    assert re.fullmatch(r"time: semi-supervised k-means with sptnet_digits_vit takes about \d+ (s|min) here", time), (
-        time
+    lines = out.splitlines()
+    start = lines.index("plan:")
+    assert lines[start - 2 : start] == [
+        "images: 15 in pets; 11 labelled of 2 known categories (cat, dog), 4 unsorted",
+        f"backbone: sptnet_digits_vit; device: {choose_compute().device}",
+    ]
+    assert "  Semi-supervised k-means on the features of the backbone; nothing trains." in lines[start:]
+    assert re.fullmatch(r"  in all +about \d+ s", lines[-2])
+    assert lines[-1] == f"begin with: sptnet discover {pets} --backbone sptnet_digits_vit --minutes 0.01"
+    time = json.loads(call(pets, "--backbone", "sptnet_digits_vit", "--minutes", "0.01", "--json", time=True).out)[
+        "time"
+    ]
+    assert (time["method"], time["minutes"]) == ("sskmeans", None)
+    assert time["seconds"] == pytest.approx(sum(step["seconds"] for step in time["steps"]), abs=1)
+    assert "Semi-supervised k-means on the features of the backbone; nothing trains." in time["reasons"]
+
+
+# --- as discover ------------------------------------------------------------------------------------------------------
+
+EMBEDDED_SMALL = ["--backbone", "sptnet_digits_vit", "--set", "backbone.image_size=32", "--device", "cpu"]
+ONLY_OF_DISCOVER = {"out", "continue_", "dry_run", "resume", "overwrite", "open_it"}
+
+
+def test_check_has_the_options_of_discover() -> None:
+    wanted, there = (inspect.signature(verb).parameters for verb in (discover, check))
+    assert set(wanted) - set(there) == ONLY_OF_DISCOVER
+    for name in set(wanted) & set(there) - {"folder"}:
+        assert (wanted[name].annotation, wanted[name].default) == (there[name].annotation, there[name].default)
+
+
+@pytest.mark.parametrize(
+    ("folders", "options", "refusal"),
+    [
+        ({"cat": 5, "dog": 5}, [], "every image is labelled, so there is nothing to discover."),
+        ({"cat": 5, "dog": 5}, ["--no-folder-labels"], None),
+        ({"cat": 1, "unlabelled": 2}, [], None),
+        ({"unlabelled": 1}, [], None),
+        (
+            {"cat": 1, "unlabelled": 2},
+            ["--categories", "4"],
+            "n_categories is 4, but there are only 3 training images.",
+        ),
+        ({"cat": 1, "unlabelled": 1}, ["--method", "kmeans", "--categories", "2"], "there is only 1 unlabelled image."),
+        ({"cat": 1, "dog": 1, "unlabelled": 3}, ["--categories", "1"], "but 2 categories are known already."),
+        ({"unlabelled": 3}, ["--method", "simgcd"], "no image has a label, but SimGCD learns from labels."),
+        ({"cat": 2, "dog": 2, "unlabelled": 3}, ["--set", "training.batch_size=9"], "only 7 training images."),
+        ({"cat": 2, "unlabelled": 3}, ["--weights", "gone.safetensors"], "no weights file at "),
+        ({"cat": 2, "unlabelled": 3}, ["--set", "backbone.trainable_blocks=9"], "must be from 1 to 4"),
+    ],
+)
+def test_check_and_discover_give_the_same_answer(
+    folders: dict[str, int],
+    options: list[str],
+    refusal: str | None,
+    tmp_path: Path,
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pace, "SECONDS", 0.005)
+    monkeypatch.chdir(tmp_path)
+    root, words = paint(tmp_path / "pets", **folders), [*EMBEDDED_SMALL, *options]
+    plain, timed = call(root, *words), call(root, *words, time=True)
+    begun = call(root, "--dry-run", *words, verb="discover")
+    assert plain.code == timed.code == (0 if refusal is None else 1), timed
+    assert begun.code == (0 if refusal is None else 2), begun
+    if refusal is None:
+        plan = timed.out[timed.out.index("plan:\n") :].splitlines()
+        assert re.sub(r"about .*", "", plan[1]) == re.sub(r"about .*", "", begun.out.splitlines()[3])
+    else:
+        assert refusal in plain.out and refusal in timed.out and refusal in begun.err
+
+
+def test_the_device_is_checked_before_the_images(pets: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for verb in ("check", "discover"):
+        answer = call(pets / "gone", "--device", "cuda", verb=verb)
+        assert answer == Answer(
+            2, "", "error: device 'cuda' is not available here. Use --device auto or --device cpu.\n"
+        )
+
+
+def test_unreadable_images_are_skipped_when_asked(pets: Path, call: Call) -> None:
+    for i in range(12):
+        (pets / f"cat/bad {i:02d}.png").write_bytes(b"")
+    answer = call(pets, "--skip-unreadable")
+    assert (answer.code, answer.err) == (0, "")
+    assert "- 12 images cannot be read and will be skipped." in answer.out
+    assert "or skip them all with --skip-unreadable.\n" in call(pets).out
+
+
+def test_a_folder_called_unlabelled_has_no_labels(tmp_path: Path, call: Call) -> None:
+    root = paint(tmp_path / "unlabelled", monday=5, tuesday=5)
+    answer = call(root)
+    assert answer.code == 0
+    assert answer.err == (
+        "the folder is called unlabelled, so the names of its sub-folders are not labels. If they are, give another "
+        "name for the unsorted images with --unlabelled NAME.\n"
     )
-    assert plan == f"the whole plan: sptnet discover {pets} --dry-run"
-    facts = json.loads(call(pets, "--backbone", "sptnet_digits_vit", "--minutes", "0.01", "--json", time=True).out)
-    assert facts["time"]["method"] == "sskmeans" and facts["time"]["seconds"] > 0
+    assert answer.table["(unsorted)"] == ("", "10", "0")
+    assert json.loads(call(root, "--unlabelled", "monday", "--json").out)["unsorted"] == 5
 
 
 def test_hostile_names_are_shown_harmlessly(tmp_path: Path, call: Call) -> None:

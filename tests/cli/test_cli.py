@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,7 @@ def test_training_prints_progress_on_stderr_and_scores_on_stdout(cli_answer: Ans
 
 def test_a_run_has_these_files(cli_run: RunFolder) -> None:
     assert sorted(path.name for path in cli_run.path.iterdir()) == [
+        ".sptnet-run",
         "categories",
         "checkpoints",
         "config.toml",
@@ -212,6 +214,7 @@ def test_the_facts_of_a_run_are_kept(cli_run: RunFolder, cli_command: list[str])
     assert set(facts["versions"]) == {"sptnet", "torch", "torchvision", "timm", "numpy", "python"}
     assert facts["versions"]["sptnet"] == sptnet.__version__
     assert len(facts["data"]["fingerprint"]) == 64
+    assert facts["data"]["fingerprint_version"] == 2
     assert {key: facts["data"][key] for key in ("name", "images", "labelled", "unlabelled", "unreadable")} == {
         "name": "birds",
         "images": 26,
@@ -219,8 +222,9 @@ def test_the_facts_of_a_run_are_kept(cli_run: RunFolder, cli_command: list[str])
         "unlabelled": 10,
         "unreadable": [],
     }
-    assert facts["started"] <= facts["finished"]
-    assert facts["seconds"] > 0
+    started, finished = (datetime.fromisoformat(facts[key]) for key in ("started", "finished"))
+    assert (finished - started).total_seconds() == pytest.approx(facts["seconds"], abs=2)
+    assert facts["parts"] == [{"started": facts["started"], "seconds": facts["seconds"]}]
 
 
 def check_metrics(lines: list[dict[str, Any]]) -> None:
@@ -327,13 +331,16 @@ def test_few_unreadable_images_are_skipped_and_counted(tmp_path: Path, call: Cal
 
 
 def test_a_finished_run_can_be_resumed_and_stays_the_same(cli_run: RunFolder, call: Call) -> None:
+    facts = cli_run.facts()
     before = {p: p.read_bytes() for p in sorted(cli_run.path.rglob("*")) if p.is_file() and p.name != "run.json"}
     answer = call("train", "--resume", "--out", cli_run.path)
     assert answer.code == 0
     assert "going on from stage1-epoch00002" in answer.err
     after = {p: p.read_bytes() for p in sorted(cli_run.path.rglob("*")) if p.is_file() and p.name != "run.json"}
     assert after == before
-    assert cli_run.facts()["status"] == "finished"
+    now = cli_run.facts()
+    assert (now["status"], now["started"], now["parts"][:-1]) == ("finished", facts["started"], facts["parts"])
+    assert now["seconds"] == pytest.approx(sum(part["seconds"] for part in now["parts"]))
 
 
 def test_a_run_can_be_replaced(tmp_path: Path, cli_data: Path, call: Call) -> None:
@@ -419,7 +426,7 @@ def test_stopping_says_how_to_resume(
     assert answer.code == 130
     assert f"sptnet train --resume --out '{out}'" in answer.err
     monkeypatch.undo()
-    assert RunFolder(out).facts()["status"] == "running"
+    assert RunFolder(out).facts()["status"] == "stopped"
 
 
 # --- evaluate ---------------------------------------------------------------------------------------------------------
@@ -532,6 +539,29 @@ def test_predict_skips_few_unreadable_images(tmp_path: Path, cli_run: RunFolder,
     assert [Path(row["image"]).name for row in rows_of(answer.out)] == ["0.png", "2.png"]
 
 
+def test_predict_skips_all_unreadable_images_when_asked_and_lists_them(
+    tmp_path: Path, cli_run: RunFolder, call: Call
+) -> None:
+    data = paint(tmp_path / "d", x=2)
+    for i in range(12):
+        (data / "x" / f"bad-{i:02d}.png").write_bytes(b"")
+    out, listed = tmp_path / "d.csv", tmp_path / "d.unreadable.csv"
+    refused = call("predict", cli_run.path, data, "--out", out)
+    assert (refused.code, out.exists(), listed.exists()) == (1, False, False)
+    assert refused.err.endswith("or skip them all with --skip-unreadable.\n")
+    answer = call("predict", cli_run.path, data, "--out", out, "--skip-unreadable")
+    assert answer.code == 0, answer.err
+    assert answer.err.count("skipped ") == 11
+    assert f"skipped 12 unreadable of 14 images: {listed}\n" in answer.err
+    assert [row["reason"] for row in rows_of(listed.read_text(encoding="utf-8"))] == ["empty file"] * 12
+    assert [Path(row["image"]).name for row in rows_of(out.read_text(encoding="utf-8"))] == ["0.png", "1.png"]
+    shown = call("predict", cli_run.path, data, "--skip-unreadable")
+    assert (shown.code, shown.err.count("skipped ")) == (0, 12), "without a file, all are named"
+    out.unlink()
+    again = call("predict", cli_run.path, data, "--out", out)
+    assert (again.code, again.err) == (2, f"error: {listed} exists already. Give another --out.\n")
+
+
 # --- demo -------------------------------------------------------------------------------------------------------------
 
 
@@ -592,7 +622,13 @@ def test_the_demo_prints_one_table_and_does_not_replace_runs_unasked(tiny_demo: 
     answer = call("demo", "--out", out)
     assert answer.code == 0
     assert [name for name in ("k-means", "GCD", "SimGCD", "SPTNet-S", "SPTNet-P") if name not in answer.out] == []
-    assert answer.out.splitlines()[-1] == f"pictures of the categories found: {out / 'sptnet' / 'categories'}"
+    page = out / "sptnet" / "report.html"
+    assert answer.out.splitlines()[-3:] == [
+        f"pictures of the categories found: {out / 'sptnet' / 'categories'}",
+        f"report of SPTNet: {page}",
+        f"open it in a browser: {page.as_uri()}",
+    ]
+    assert "<html" in page.read_text(encoding="utf-8")[:400]
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     refused = call("demo", "--out", out)
     assert refused.code == 2

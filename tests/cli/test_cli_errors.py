@@ -451,6 +451,21 @@ def test_resume_notices_other_images(tmp_path: Path, err_run: Path, call: Call) 
     assert RunFolder(run).facts()["status"] == "finished"
 
 
+def test_resume_notices_a_change_in_the_middle_of_an_image(tmp_path: Path, call: Call) -> None:
+    data, run = paint(tmp_path / "d", cat=6, dog=6, unlabelled=6), tmp_path / "run"
+    noise = np.random.RandomState(0).randint(0, 256, (300, 300, 3), dtype=np.uint8)
+    large = data / "cat" / "0.bmp"
+    Image.fromarray(noise).save(large)
+    settings = [part for setting in TINY for part in ("--set", setting)]
+    answer = call("train", "simgcd", "--data", data, "--out", run, *settings)
+    assert answer.code == 0, answer.err
+    content = bytearray(large.read_bytes())
+    content[len(content) // 2] ^= 1
+    large.write_bytes(content)
+    answer = call("train", "--resume", "--out", run)
+    assert (answer.code, "the images are not those this run began with" in answer.err) == (2, True)
+
+
 def test_start_from_needs_a_fitting_run(tmp_path: Path, err_run: Path, train: Call) -> None:
     refused(train("--start-from", tmp_path), "neither a run nor a model directory")
     refused(train("--start-from", tmp_path / "missing"), "neither a run nor a model directory")

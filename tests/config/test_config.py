@@ -130,7 +130,7 @@ def test_a_config_file_that_is_missing_or_broken_is_named(tmp_path: Path) -> Non
     with pytest.raises(Failure, match=r"nothing\.toml cannot be read"):
         read_config(tmp_path / "nothing.toml")
     (tmp_path / "broken.toml").write_text("seed = [1", encoding="utf-8")
-    with pytest.raises(Misuse, match=r"broken\.toml is not valid TOML"):
+    with pytest.raises(Failure, match=r"broken\.toml is damaged \(Unclosed array .*\)\. Restore it, or train into"):
         read_config(tmp_path / "broken.toml")
 
 

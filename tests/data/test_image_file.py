@@ -4,6 +4,10 @@ import io
 import os
 import pickle
 import struct
+import subprocess
+import sys
+import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,8 +18,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin
 
-from sptnet.data.image_file import IMAGE_SUFFIXES, UnreadableImage, check_image, find_images, read_image, read_reduced
+from sptnet.data import image_file
+from sptnet.data.image_file import (
+    IMAGE_SUFFIXES,
+    UnreadableImage,
+    check_image,
+    decoded,
+    find_images,
+    read_image,
+    read_reduced,
+)
+from sptnet.data.readable import in_threads
 from sptnet.errors import Failure, Misuse
+from sptnet.runtime.budget import Budget
 from sptnet.runtime.text import printable
 
 WHITE = (255, 255, 255)
@@ -398,3 +413,105 @@ def test_damaged_bytes_give_an_image_or_the_one_error(
         assert read_image(path).mode == "RGB"
     except UnreadableImage as problem:
         assert problem.reason
+
+
+# memory
+
+
+def test_all_threads_share_one_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these images takes more than half of the budget, so only one of them is decoded at a time."""
+    files = [saved(tmp_path / f"{i}.png", noise()) for i in range(8)]
+    monkeypatch.setattr(image_file, "MEMORY", Budget(64 * 64 * 12))
+    lock, decoding, most = threading.Lock(), 0, 0
+
+    def to_rgb(image: Image.Image, turn: Any) -> Image.Image:
+        nonlocal decoding, most
+        with lock:
+            decoding += 1
+            most = max(most, decoding)
+        time.sleep(0.005)  # gives other threads the time to do wrong
+        with lock:
+            decoding -= 1
+        return image.convert("RGB")
+
+    monkeypatch.setattr(image_file, "to_rgb", to_rgb)
+    assert list(in_threads(check_image, files, files, n_threads=4)) == [None] * 8
+    assert most == 1
+
+
+def test_the_share_is_held_while_the_image_is_used(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.png", noise())
+    with decoded(path, "a") as (image, size):
+        assert image_file.MEMORY.used == 64 * 64 * 8
+        assert (image.size, size) == ((64, 64), (64, 64))
+    assert image_file.MEMORY.used == 0
+    with pytest.raises(ZeroDivisionError), decoded(path, "a"):
+        1 / 0  # noqa: B018
+    assert image_file.MEMORY.used == 0
+    read_image(path)
+    assert image_file.MEMORY.used == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "options", "per_pixel"),
+    [
+        ("PNG", "L", {}, 5),
+        ("PNG", "I;16", {}, 6),
+        ("PNG", "RGBA", {}, 8),
+        ("JPEG", "RGB", {}, 8),
+        ("JPEG", "RGB", {"progressive": True}, 14),
+        ("WEBP", "RGB", {}, 20),
+    ],
+)
+def test_the_share_of_an_image(tmp_path: Path, kind: str, mode: str, options: dict[str, Any], per_pixel: int) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(encoded(Image.new(mode, (64, 64)), kind, **options))
+    with decoded(path, "a"):
+        assert image_file.MEMORY.used == 64 * 64 * per_pixel
+
+
+def test_the_share_of_a_reduced_jpeg_is_smaller(tmp_path: Path) -> None:
+    with decoded(saved(tmp_path / "a.jpg", noise()), "a", least=8):
+        assert image_file.MEMORY.used == 8 * 8 * 8
+
+
+def test_too_little_memory_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    path = saved(tmp_path / "a.png", noise(3, 4))
+    said = r"^cannot read the image a: not enough memory \(4 x 3 pixels\)\."
+    with pytest.raises(UnreadableImage, match=said), decoded(path, "a"):
+        raise MemoryError
+    monkeypatch.setattr(image_file, "to_rgb", no_memory)
+    assert reason_of(path) == "not enough memory (4 x 3 pixels)"
+    with pytest.raises(UnreadableImage, match="in memory: not enough memory"):
+        read_image(noise(3, 4))
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from sptnet.data.image_file import check_image, read_array, read_image
+
+path, megabytes = Path(sys.argv[1]), int(sys.argv[2])
+check_image(path.with_name("small.png"), "small")  # all modules that decoding needs are loaded
+in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+limit = in_use + megabytes * 2**20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+problem = check_image(path, "big.png")
+print(problem.reason if problem else (read_image(path).size, read_array(path).shape))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and other systems do not enforce the limit")
+@pytest.mark.parametrize(
+    ("megabytes", "said"), [(160, "((4000, 4000), (4000, 4000, 3))"), (60, "not enough memory (4000 x 4000 pixels)")]
+)
+def test_a_sixteen_bit_image_takes_six_bytes_per_pixel(tmp_path: Path, megabytes: int, said: str) -> None:
+    """16 million pixels: 32 MB as stored and 64 MB as RGB. Double precision would take 512 MB."""
+    saved(tmp_path / "small.png", Image.new("I;16", (2, 2)))
+    path = saved(tmp_path / "big.png", Image.new("I;16", (4000, 4000)), compress_level=1)
+    words = [sys.executable, "-c", LIMITED, str(path), str(megabytes)]
+    answer = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert (answer.stdout.strip(), answer.stderr) == (said, "")

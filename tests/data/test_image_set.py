@@ -1,6 +1,7 @@
 """Image sets, folders and labels files; unreadable files are dropped."""
 
 import io
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sptnet.config.recipes import read_config
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage
 from sptnet.data.image_set import ImageSet
+from sptnet.data.load import load_data
 from sptnet.data.readable import drop_unreadable, fingerprint, refuse_unreadable
 from sptnet.errors import Failure, Misuse
 
@@ -281,10 +284,19 @@ def test_too_many_unreadable_images(tmp_path: Path) -> None:
     message = (
         "2 of 10 images (20.0%) cannot be read, more than the 1.0% allowed: "
         "dog/cut.jpg (truncated), dog/empty.png (empty file). "
-        "Repair or remove them, or raise the limit with `data.max_unreadable=0.2`."
+        "Repair or remove them, raise the limit with `data.max_unreadable=0.2`, or skip them all with "
+        "`data.max_unreadable=1`."
     )
     with pytest.raises(Failure, match=re.escape(message)):
         drop_unreadable(image_set)
+
+
+def test_sub_folders_may_be_no_labels(tmp_path: Path) -> None:
+    root = photos(tmp_path / "zoo", "train/a/1.png", "test/a/2.png", "unlabelled/3.png", "4.png")
+    image_set = read_folder(root, folder_labels=False)
+    assert (image_set.names, image_set.labels.tolist(), image_set.test.tolist()) == ((), [-1] * 4, [False] * 4)
+    labels = labels_csv(tmp_path, "path,label\n4.png,owl\n")
+    assert classes(read_folder(root, labels, folder_labels=False))["4.png"] == "owl"
 
 
 def test_the_limit_it_suggests_is_enough(tmp_path: Path) -> None:
@@ -294,7 +306,7 @@ def test_the_limit_it_suggests_is_enough(tmp_path: Path) -> None:
     image_set = read_folder(tmp_path)
     with pytest.raises(Failure, match=r"allowed: 'b\\n\.png' \(empty file\), c.*, d.*, \.\.\.\.") as caught:
         drop_unreadable(image_set)
-    limit = re.search(r"max_unreadable=([\d.]+)`\.$", str(caught.value))
+    limit = re.search(r"max_unreadable=([\d.]+)`, or skip", str(caught.value))
     assert limit is not None
     assert drop_unreadable(image_set, float(limit[1]))[0].ids == ("a.png",)
 
@@ -345,23 +357,37 @@ def test_fingerprint_changes_with_everything_that_matters() -> None:
     assert fingerprint(replace(image_set, name="renamed")) == fingerprint(image_set)
 
 
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("size", [10, 64 * 1024 + 10, 300_000])
-def test_fingerprint_reads_the_beginning_and_the_end_of_files(tmp_path: Path, size: int) -> None:
+def test_fingerprint_reads_files(tmp_path: Path, size: int, version: int) -> None:
+    """Version 1, that of 0.1.0, reads only the beginning and the end of large files."""
     path = tmp_path / "a.png"
     path.write_bytes(bytes(size))
     image_set = read_folder(tmp_path)
-    prints = {fingerprint(image_set)}
-    for position in (0, size - 1):
+    prints = {fingerprint(image_set, version)}
+    for position in (0, size // 2, size - 1):
         content = bytearray(size)
         content[position] = 1
         path.write_bytes(content)
-        prints.add(fingerprint(image_set))
+        prints.add(fingerprint(image_set, version))
     path.write_bytes(bytes(size + 1))
-    prints.add(fingerprint(image_set))
-    assert len(prints) == 4
+    prints.add(fingerprint(image_set, version))
+    assert len(prints) == (4 if (version, size) == (1, 300_000) else 5)
     path.unlink()
     with pytest.raises(UnreadableImage, match=r"cannot read the image a\.png: file not found"):
-        fingerprint(image_set)
+        fingerprint(image_set, version)
+
+
+def test_fingerprints_of_0_1_0_are_kept() -> None:
+    """`run.json` of the fixture was written by 0.1.0; its images lie beside it."""
+    written = Path(__file__).parents[1] / "fixtures" / "v0.1.0"
+    config = read_config(written / "stopped" / "config.toml")
+    images = load_data(config.data.model_copy(update={"folder": str(written / "photos")}), lambda _: None)
+    facts = json.loads((written / "stopped" / "run.json").read_text(encoding="utf-8"))
+    assert fingerprint(images.image_set, 1) == facts["data"]["fingerprint"]
+    assert fingerprint(images.image_set) != facts["data"]["fingerprint"]
+    with pytest.raises(Misuse, match="fingerprint of the images has version 3"):
+        fingerprint(images.image_set, 3)
 
 
 def test_fingerprint_ignores_when_and_where_a_file_was_written(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from PIL import Image
 
 from helpers.pictures import picture
 from sptnet.data import store as store_module
+from sptnet.data.image_file import UnreadableImage
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.data.store import ImageStore
 
@@ -60,12 +61,17 @@ def test_quick_reading_decodes_a_large_jpeg_at_a_reduced_scale(tmp_path, monkeyp
     """The scale is at least 1/8 and leaves at least twice the short side of 109 px."""
     file, sizes = tmp_path / "large.jpg", []
     Image.fromarray(smooth(side, side)).save(file, quality=92)
-    original = store_module.read_image
-    monkeypatch.setattr(
-        store_module, "read_image", lambda *words, **more: sizes.append(original(*words, **more)) or sizes[-1]
-    )
+    for name in ("read_array", "read_image"):
+        original = getattr(store_module, name)
+
+        def recorded(*words, original=original, **more):
+            image = original(*words, **more)
+            sizes.append(np.asarray(image).shape[1::-1])
+            return image
+
+        monkeypatch.setattr(store_module, name, recorded)
     quick, exact = (ImageStore([file], PixelFormat(96, reading=reading))[0] for reading in ("quick", "exact"))
-    assert [image.size for image in sizes] == [(decoded, decoded), (side, side)]
+    assert sizes == [(decoded, decoded), (side, side)]
     assert (quick.float() - exact.float()).abs().mean() < 1.5
 
 
@@ -77,3 +83,13 @@ def test_the_cache_changes_nothing_but_speed():
             assert torch.equal(kept[i], never_kept[i])
     assert kept[1] is kept[1]
     assert never_kept[1] is not never_kept[1]
+
+
+def test_too_little_memory_for_resizing_names_the_image(tmp_path, monkeypatch):
+    file = tmp_path / "a.png"
+    Image.fromarray(smooth(30, 20)).save(file)
+    for reading in ("quick", "exact"):
+        store = ImageStore([file], PixelFormat(96, reading=reading))
+        monkeypatch.setattr(store, "_resize", lambda image: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(UnreadableImage, match=r"a\.png: not enough memory \(\d+ x \d+ pixels\)"):
+            store[0]

@@ -16,8 +16,8 @@ from helpers.digit_folders import fill
 from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.config.recipes import epoch_settings
-from sptnet.discovery import pace
-from sptnet.discovery.planner import STAGES
+from sptnet.discovery import discover, pace
+from sptnet.discovery.lengths import STAGES
 from sptnet.discovery.settings import DEFAULT_BACKBONE, make_settings
 from sptnet.model.backbone import EMBEDDED
 from sptnet.model.vit import timm_vit
@@ -84,6 +84,27 @@ def test_the_plan_is_told_before_anything_is_done(call: Call, images: Path, tmp_
     assert steps[:2] == ["compute features of all images", "count the categories"]
     assert steps[-2:] == ["sort all images", "in all"]
     assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_is_shown_whatever_exists(call: Call, images: Path, first: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("x")
+    reasons = {
+        first: "is not empty. Go on with --resume, replace it with --overwrite, or give another --out.",
+        tmp_path / "file": "is a file or a link. Give a folder that does not exist yet with --out.",
+        tmp_path / "notes": "holds other files than a run, such as mine.txt, which sptnet never deletes.",
+    }
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for out, reason in reasons.items():
+        answer = call("discover", images, "--out", out, *QUICK, "--dry-run")
+        assert (answer.code, "plan:" in answer.out) == (0, True), answer.err
+        assert answer.err.startswith(f"before it can begin: {out} ") and reason in answer.err
+    assert call("edit", first, "move", "3-7.png", "--to", "three", "--create").code == 0
+    again = call("discover", "--continue", first, "--out", tmp_path / "notes", "--no-report", "--dry-run")
+    assert (again.code, "plan:" in again.out) == (0, True), again.err
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "edits.jsonl"}
+    assert after == before
 
 
 def test_without_labels_it_says_that_it_clusters(call: Call, bare: Path, tmp_path: Path) -> None:
@@ -176,6 +197,51 @@ def test_unsorted_images_may_lie_in_another_folder(call: Call, images: Path, tmp
     assert "of 3 known categories (0, 1, unlabelled)" in answer.out
 
 
+def test_sub_folders_may_be_no_categories(call: Call, images: Path, tmp_path: Path) -> None:
+    run, second = tmp_path / "run", tmp_path / "second"
+    words = [*QUICK, "--no-folder-labels", "--categories", "4"]
+    answer = call("discover", images, "--out", run, *words)
+    assert answer.code == 0, answer.err
+    assert "images: 48 in photos; 0 labelled, 48 unsorted" in answer.out
+    config = RunFolder(run).config()
+    assert (config.data.folder_labels, config.data.known_classes) == (False, 0)
+    assert set(read_result(run).names) == {"new-1", "new-2", "new-3", "new-4"}
+    assert call("discover", "--resume", "--out", run, "--no-report").code == 0
+    assert call("edit", run, "confirm", "new-1", "new-2").code == 0
+    again = call("discover", "--continue", run, "--out", second, "--no-report", "--method", "sskmeans")
+    assert again.code == 0, again.err
+    assert "of 2 known categories (new-1, new-2)" in again.out
+    assert not RunFolder(second).config().data.folder_labels
+
+
+def test_a_folder_called_unlabelled_is_unlabelled(call: Call, images: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    answer = call("discover", images / "unlabelled", "--out", run, *QUICK, "--categories", "3")
+    assert answer.code == 0, answer.err
+    assert "0 labelled" in answer.out and "the names of its sub-folders are not labels" in answer.err
+    assert not RunFolder(run).config().data.folder_labels
+    assert call("discover", "--resume", "--out", run, "--no-report").code == 0
+
+
+def test_any_number_of_unreadable_images_is_skipped_when_asked(call: Call, images: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(images, broken)
+    for i in range(60):
+        (broken / "unlabelled" / f"bad-{i:02d}.png").write_bytes(b"")
+    run, words = tmp_path / "run", [*QUICK, "--method", "sskmeans"]
+    refused = call("discover", broken, "--out", run, *words)
+    assert (refused.code, run.exists()) == (1, False)
+    assert refused.err.endswith("or skip them all with --skip-unreadable.\n")
+    answer = call("discover", broken, "--out", run, *words, "--skip-unreadable")
+    assert answer.code == 0, answer.err
+    assert answer.err.count("skipped unlabelled/bad-") == 10, "the first few"
+    assert "skipped 60 unreadable of 108 images\n" in answer.err
+    assert f"the unreadable images are listed in {run / 'unreadable.csv'}\n" in answer.err
+    rows = list(csv.DictReader((run / "unreadable.csv").read_text().splitlines()))
+    assert (len(rows), rows[0]) == (60, {"image": "unlabelled/bad-00.png", "reason": "empty file"})
+    assert call("discover", broken, "--out", run, *words, "--skip-unreadable", "--overwrite").code == 0, "its own file"
+
+
 def test_what_cannot_be_fetched_is_a_choice_for_the_user(
     call: Call, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +329,27 @@ def test_another_round_learns_from_the_edits(call: Call, first: Path, tmp_path: 
     assert told.code == 0, told.err
     config = RunFolder(tmp_path / "third").config()
     assert (config.method, config.n_categories) == ("kmeans", 5)
+
+
+def test_the_limit_of_a_round_holds_in_the_next(
+    call: Call, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier round had two minutes; now the features alone take three."""
+    facts = RunFolder(first).facts()
+    assert facts["plan"]["minutes"] is None, "none was given"
+    RunFolder(first).write_facts(facts | {"plan": facts["plan"] | {"minutes": 2.0}})
+    assert call("edit", first, "move", "3-7.png", "--to", "three", "--create").code == 0
+    words = ["discover", "--continue", first, "--out", tmp_path / "second", "--no-report", "--dry-run"]
+    kept = call(*words)
+    assert "  SimGCD for 2 epochs, 2 min at most in all." in kept.out, kept.err
+    slow = pace.Pace("cpu", read=0.01, forward=4.0, step=1.0)
+    monkeypatch.setattr(discover, "measure_pace", lambda *_: slow)
+    changed = call(*words)
+    assert changed.code == 0, changed.err
+    assert "  SimGCD needs about " in changed.out and "; the time is 2 min." in changed.out
+    assert "  Without any training that takes about 3 min 1" in changed.out
+    assert "train SimGCD" not in changed.out
+    assert ", 60 min at most in all." in call(*words, "--method", "simgcd", "--minutes", "60").out
 
 
 def test_a_clustered_pile_gets_a_method_that_learns(call: Call, bare: Path, tmp_path: Path) -> None:

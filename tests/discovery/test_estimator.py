@@ -19,7 +19,16 @@ from helpers.rounding import assert_same, terms_of
 from sptnet import CategoryDiscoverer
 from sptnet.data.benchmarks.digits import digits
 from sptnet.discovery import pace
-from sptnet.discovery.estimator_inputs import GivenImages, as_image_set, as_images, label_names, seed_from, sorted_names
+from sptnet.discovery.estimator_inputs import (
+    GivenImages,
+    as_image_set,
+    as_images,
+    has_names,
+    label_names,
+    label_per_category,
+    seed_from,
+    sorted_names,
+)
 from sptnet.errors import Failure, Misuse
 from sptnet.inference.assess import assess
 from sptnet.inference.predictor import load
@@ -29,6 +38,7 @@ from sptnet.model.backbone import EMBEDDED, build_backbone
 from sptnet.model.calibrator import Calibrator, Line
 from sptnet.runtime.distributed import World
 
+NAMES = ["1", "2", "4", "new-1", "new-2"]
 TINY = {"backbone.image_size": 32, "kmeans.n_init": 2, "head.hidden": 16, "head.bottleneck": 8}
 
 
@@ -84,20 +94,66 @@ def test_an_unfitted_estimator_is_refused(method: str) -> None:
 
 
 def test_attributes_after_fitting(fitted: CategoryDiscoverer) -> None:
-    assert fitted.classes_.tolist() == ["1", "2", "4", "new-1", "new-2"]
+    assert fitted.classes_.tolist() == [1, 2, 4, 5, 6]
+    assert [category.name for category in fitted.categories_] == NAMES
     assert (fitted.n_categories_, fitted.n_known_, fitted.run_) == (5, 3, None)
     assert fitted.labels_.shape == (40,)
     assert fitted.probabilities_.shape == (40, 5)
     assert_same(fitted.probabilities_.sum(1), np.ones(40), terms=5)
-    assert np.array_equal(fitted.probabilities_.argmax(1), fitted.labels_)
+    assert np.array_equal(fitted.classes_[fitted.probabilities_.argmax(1)], fitted.labels_)
     assert fitted.embedding_.shape == (40, 96)
     assert_same(np.linalg.norm(fitted.embedding_, axis=1), np.ones(40), terms=96)
-    assert [category.name for category in fitted.categories_] == fitted.classes_.tolist()
-    names = fitted.classes_.tolist()
-    categories = [found if y == -1 else names.index(str(y)) for found, y in zip(fitted.labels_, Y, strict=True)]
-    assert [category.size for category in fitted.categories_] == np.bincount(categories, minlength=5).tolist()
+    categories = np.where(Y == -1, fitted.labels_, Y).tolist()
+    assert [category.size for category in fitted.categories_] == [categories.count(c) for c in fitted.classes_]
     assert fitted.images_[:2] == ("image-00", "image-01")
     assert fitted.plan_.reasons == ("K-means on the features of the backbone; nothing trains.",)
+
+
+def test_names_come_back_as_names(fitted: CategoryDiscoverer) -> None:
+    words = {1: "one", 2: "two", 4: "four"}
+    named = discoverer().fit(X, [words.get(y) for y in Y.tolist()])
+    assert named.classes_.tolist() == ["four", "one", "two", "new-1", "new-2"]
+    found = named.predict(X)
+    assert found.dtype.kind == "U"
+    assert np.array_equal(found, named.labels_)
+    assert np.array_equal(found, named.classes_[named.predict_proba(X).argmax(1)])
+    known = np.isin(fitted.labels_, (1, 2, 4))
+    assert known.any()
+    assert found[known].tolist() == [words[y] for y in fitted.labels_[known].tolist()], "the same images"
+    assert set(found[~known]) <= {"new-1", "new-2"}
+    assert named.score(X, found) == 1.0
+
+
+def test_numbers_come_back_as_the_same_numbers(fitted: CategoryDiscoverer) -> None:
+    assert fitted.predict(X).dtype == np.int64
+    assert set(fitted.predict(X)) <= {1, 2, 4, 5, 6}
+    labelled = np.flatnonzero(Y >= 0)
+    assert np.mean(fitted.predict(X)[labelled] == Y[labelled]) > 0.5
+    floats = discoverer().fit(X, np.where(Y < 0, np.nan, Y))
+    assert np.array_equal(floats.labels_, fitted.labels_)
+    assert floats.labels_.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("names", "n_known", "named", "labels"),
+    [
+        (("0", "1", "new-1"), 2, False, [0, 1, 2]),
+        (("3", "10", "new-1", "new-2"), 2, False, [3, 10, 11, 12]),
+        (("3", "10", "new-1"), 2, True, ["3", "10", "new-1"]),
+        (("new-1", "new-2"), 0, False, [0, 1]),
+        (("7",), 1, False, [7]),
+    ],
+)
+def test_the_label_of_every_category(names: tuple[str, ...], n_known: int, named: bool, labels: list[Any]) -> None:
+    assert label_per_category(names, n_known, named).tolist() == labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "named"),
+    [([3, -1], False), ([None, "a"], True), (["", None, 3.0], False), ([7, "b"], True), ([], False)],
+)
+def test_labels_are_names_or_numbers(labels: list[Any], named: bool) -> None:
+    assert has_names(labels) == named
 
 
 def test_predictions_repeat_the_fit(fitted: CategoryDiscoverer) -> None:
@@ -118,7 +174,7 @@ def test_probabilities_are_calibrated(fitted: CategoryDiscoverer, monkeypatch: p
     )
     found = clone(fitted).fit(X, Y)
     assert np.array_equal(found.labels_, fitted.labels_)
-    assert np.array_equal(found.probabilities_.argmax(1), fitted.labels_)
+    assert np.array_equal(found.classes_[found.probabilities_.argmax(1)], fitted.labels_)
     assert_same(found.probabilities_.sum(1), np.ones(40), terms=5)
     assert not np.allclose(found.probabilities_, fitted.probabilities_, atol=0.01)
     assert np.allclose(found.predict_proba(X), found.probabilities_, atol=1e-3)
@@ -131,7 +187,7 @@ def test_a_fitted_estimator_can_be_pickled(fitted: CategoryDiscoverer) -> None:
 def test_the_score_matches_categories_and_classes(fitted: CategoryDiscoverer) -> None:
     found = fitted.labels_
     assert fitted.score(X, found) == 1.0
-    renamed = np.array(["zero", "one", "two", "three", "four"])[found]
+    renamed = np.array(["zero", "one", "two", "three", "four", "five", "six"])[found]
     assert fitted.score(X, renamed.tolist()) == 1.0
     assert fitted.score(X, [None] * 39 + [7]) == 1.0, "a single image always matches"
     assert 0.5 < fitted.score(X, TRUTH) <= 1
@@ -147,9 +203,13 @@ def test_every_method_fits(method: str, epochs: int | None) -> None:
     settings = {**TINY, "gcd.output": 16, "gcd.n_init": 1, "training.batch_size": 10}
     settings |= {f"{wide}.output": 16 for wide in ("dccl", "promptcal", "cipr", "gpc")}
     found = discoverer(method=method, epochs=epochs, settings=settings, minutes=0.001).fit(X, Y)
-    assert found.classes_.tolist() == ["1", "2", "4", "new-1", "new-2"]
-    # CiPR's clustering assigns the images it was fitted on; later ones go to the nearest centroid.
-    assert np.array_equal(found.predict(X), found.labels_) or method == "cipr"
+    assert [category.name for category in found.categories_] == NAMES
+    again = found.predict(X)
+    if method == "cipr":  # its clustering assigns the images it was fitted on; later ones go to the nearest centroid
+        assert set(again) <= set(found.labels_)
+        assert np.mean(again == found.labels_) > 0.5
+    else:
+        assert np.array_equal(again, found.labels_)
     if method != "auto":
         assert found.plan_.config.method == method
         assert epochs is None or found.plan_.config.simgcd.epochs == 1
@@ -162,7 +222,9 @@ def test_categories_are_counted() -> None:
 
 def test_without_labels_it_clusters() -> None:
     for found in (discoverer().fit(X), discoverer(method="auto").fit(X, [-1] * 40)):
-        assert found.classes_.tolist() == [f"new-{i}" for i in range(1, 6)]
+        assert found.classes_.tolist() == list(range(5)), "the numbers of a clustering"
+        assert [category.name for category in found.categories_] == [f"new-{i}" for i in range(1, 6)]
+        assert set(found.labels_) <= set(range(5))
         assert found.n_known_ == 0
 
 
@@ -193,8 +255,8 @@ def test_a_run_directory_on_demand(tmp_path: Path) -> None:
     found = discoverer(out=tmp_path / "run").fit(X, Y)
     assert found.run_ == tmp_path / "run"
     predictor = load(tmp_path / "run", "cpu")
-    assert predictor.categories == tuple(found.classes_)
-    assert np.array_equal(predictor.predict(X), found.labels_)
+    assert predictor.categories == tuple(category.name for category in found.categories_) == tuple(NAMES)
+    assert np.array_equal(found.classes_[predictor.predict(X)], found.labels_)
     with pytest.raises(Misuse, match="is not empty"):
         found.fit(X, Y)
 
@@ -263,6 +325,7 @@ def test_labels_of_a_folder_are_its_sub_folders(tmp_path: Path) -> None:
         Image.fromarray(pixels).save(folder / f"{i:02d}.png")
     found = discoverer().fit(tmp_path)
     assert found.classes_.tolist() == ["digit 1", "digit 2", "digit 4", "new-1", "new-2"]
+    assert set(found.labels_) <= set(found.classes_)
     assert len(found.images_) == len(found.labels_) == 40
     assert found.images_[0] == "digit 1/08.png"
     with pytest.raises(Misuse, match=r"labels of a folder are the names of its sub-folders\. Leave y out"):

@@ -14,18 +14,10 @@ from sptnet.data.load import load_data
 from sptnet.discovery import discover as discovery
 from sptnet.discovery import pace as pace_module
 from sptnet.discovery.discover import Wishes, plan_discovery
+from sptnet.discovery.lengths import EPOCHS_PER_BATCH_IMAGE, LEAST_STEPS, SCHEDULES, STAGES, STEPS_PER_LABEL
 from sptnet.discovery.pace import Pace, measure_pace
 from sptnet.discovery.plan import ImageFacts, Plan, after_training, before_training, limit_stages
-from sptnet.discovery.planner import (
-    LEAST_STEPS,
-    PLANNED,
-    SCHEDULES,
-    STAGES,
-    STEPS_PER_LABEL,
-    make_plan,
-    scaled_border,
-    with_batch_size,
-)
+from sptnet.discovery.planner import PLANNED, make_plan, scaled_border, with_batch_size
 from sptnet.discovery.settings import make_settings
 from sptnet.errors import Misuse
 from sptnet.methods import METHODS, stages_of
@@ -42,7 +34,7 @@ GPU = Pace("cuda", read=0.001, forward=0.0005, step=0.01)
 
 def facts(images: int, known: int = 4, disk: int = 100 * GIB) -> ImageFacts:
     banks = tuple(views for views in (8, 4, 2) if (views + 1) * images * 300_000 <= disk / 2)
-    return ImageFacts(images, images, known, banks, image_size=224)
+    return ImageFacts(images, images, 10_000, known, banks, image_size=224)
 
 
 SMALL, MIDDLE, LARGE, BARE = facts(300), facts(5000, 20), facts(200_000, 100), facts(300, known=0)
@@ -126,6 +118,28 @@ def test_processes_share_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert plan().seconds == pytest.approx(2 * shared.seconds), "four processes on two cores are as quick as two"
 
 
+def test_a_moment_of_busy_cores_does_not_decide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first measurement is a hundred times too slow, so that only clustering would fit into the time."""
+    busy = Pace("cpu", CPU.read * 100, CPU.forward * 100, CPU.step * 100, crowding=100)
+    settings = {"n_categories": 10, "data.source": "digits", "data.known_classes": 5, "device": "cpu"}
+    config = make_settings(EMBEDDED, settings)
+    images = load_data(config.data)
+
+    def plan(*paces: Pace) -> tuple[Plan, int]:
+        left = list(paces)
+        monkeypatch.setattr(discovery, "measure_pace", lambda *_: left.pop(0))
+        found = plan_discovery(config, images, RunFolder(tmp_path), Wishes(None, 20.0)).plan
+        return found, len(paces) - len(left)
+
+    quick, n_quick = plan(CPU, busy)
+    again, n_again = plan(busy, CPU)
+    both, _ = plan(busy, busy)
+    assert (n_quick, n_again) == (1, 2), "a second measurement only if something is left out"
+    assert quick.config.method == again.config.method == "simgcd"
+    assert again.seconds == pytest.approx(quick.seconds, rel=0.05)
+    assert both.config.method == "sskmeans"
+
+
 class Four(World):
     """Four processes, seen by the first one."""
 
@@ -189,9 +203,10 @@ def test_the_reasons_are_sentences_that_name_the_times() -> None:
         "No image has a label, so k-means groups the images by their looks.",
         "K-means on the features of the backbone; nothing trains.",
     )
-    simgcd, choice = planned(MIDDLE, SLOW, 15).reasons
+    simgcd, choice, over = planned(MIDDLE, SLOW, 15).reasons
     assert simgcd.startswith("SimGCD needs about ") and simgcd.endswith("; the time is 15 min.")
     assert choice == "Semi-supervised k-means on the features of the backbone; nothing trains."
+    assert over == "Without any training that takes about 18 min 36 s, more than the 15 min there are."
     assert planned(SMALL, GPU, None, "sptnet").reasons == (
         "SimGCD for 200 epochs, then SPTNet for 1000 epochs, 240 min at most in all. It starts from clusters.",
     )
@@ -292,6 +307,38 @@ def test_schedules_keep_their_share_of_a_shorter_training(method: str) -> None:
         for name, share in SCHEDULES.get(stage, {}).items():
             assert getattr(getattr(config, stage), name) == max(1, round(share * epochs))
     assert (config.views.bank == 0) == (method == "promptcal"), "prompted views cannot come from a bank"
+
+
+@pytest.mark.parametrize(("n", "size"), [(3, 2), (7, 2), (20, 4), (60, 8), (100, 16)])
+@pytest.mark.parametrize("method", ["simgcd", "gcd", "sptnet", "mugcd"])
+def test_small_folders_get_small_plans(n: int, size: int, method: str) -> None:
+    images = replace(facts(n, known=2), labelled=2)
+    plan = planned(images, GPU, None, method)
+    assert plan.config.training.batch_size == size
+    for stage, published in STAGES[method].items():
+        epochs = getattr(plan.config, stage).epochs
+        assert epochs <= min(published, EPOCHS_PER_BATCH_IMAGE * size)
+        assert epochs * max(1, n // size) <= EPOCHS_PER_BATCH_IMAGE * max(n, size), "steps per image"
+
+
+def test_one_label_is_not_trained_on_unless_asked() -> None:
+    images = replace(facts(3, known=1), labelled=1)
+    plan = planned(images, CPU)
+    assert (plan.config.method, plan.reasons[0]) == (
+        "sskmeans",
+        "Only one category has labels, which show no differences to learn.",
+    )
+    assert not plan.short_of_time
+    assert planned(images, CPU, None, "sptnet").config.sptnet.epochs == 40
+
+
+def test_time_that_is_over_is_not_planned_again() -> None:
+    """Reading the images took 24 of the 25 minutes."""
+    early, late = planned(MIDDLE, CPU, 25), planned(MIDDLE, CPU, 25, spent=24 * 60)
+    assert (early.config.method, late.config.method) == ("simgcd", "sskmeans")
+    assert late.short_of_time and not early.short_of_time
+    asked = planned(MIDDLE, CPU, 25, "simgcd", spent=15 * 60)
+    assert asked.seconds <= 10 * 60 * 1.001
 
 
 def test_epochs_that_are_given_take_the_time_they_need() -> None:
@@ -430,3 +477,26 @@ def test_a_slow_machine_is_not_kept_waiting(
     pace = measure_pace(make_model().backbone, cpu, few_digits.image_set.sources, tiny_config, clock)
     assert (pace.read, pace.forward) == (10 / 8, 10 / 8)
     assert pace.step == 10.0
+
+
+@pytest.mark.parametrize(
+    ("method", "from_bank", "fresh"),
+    [
+        ("simgcd", 0.1, 16 * 0.02 + 0.1),
+        ("mugcd", 0.2, 32 * 0.02 + 0.2),
+        ("dccl", 0.2, 2 * (16 * 0.02 + 0.1)),
+        ("sptnet", (8 * 7 * 0.02 + 0.1) / 2, (8 * 8 * 0.02 + 0.1) / 2),
+        ("promptcal", 16 * 3 * 0.02 + 0.1, 16 * 3 * 0.02 + 0.1),
+    ],
+)
+def test_step_seconds_follow_from_the_phases(method, from_bank, fresh):
+    """Prompts cost three passes per view; strong views and added images double a step."""
+    stage = METHODS[method].stages(Config(method=method))[-1]
+    assert CPU.step_seconds(stage, 8, True, 3.0) == pytest.approx(from_bank)
+    assert CPU.step_seconds(stage, 8, False, 3.0) == pytest.approx(fresh)
+
+
+def test_stages_of_a_start_from_a_run_are_not_planned():
+    config = auto(SMALL, sptnet={"start_from": "runs/simgcd"})
+    plan = make_plan(config, SMALL, CPU, 60, "sptnet", {"sptnet.start_from"})
+    assert [step.stage for step in plan.steps if step.stage] == ["sptnet"]

@@ -1,6 +1,7 @@
-"""A finished run with hostile names of images and categories, for the tests of the report page."""
+"""Finished runs for the tests of the report page: one with hostile names, one with labels, one to be reviewed."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,4 +111,65 @@ def hostile_run(root: Path) -> Path:
     curve = [{"n_categories": n, "score": score, **trial} for n, score in ((3, 0.1), (5, 0.8), (9, 0.3))]
     estimate = {"n_categories": 5, "interval": [4, 6], "method": "balance", "curve": curve}
     folder.estimate_file.write_text(json.dumps(estimate), encoding="utf-8")
+    return run
+
+
+LONG = 100 * "W"
+REVIEW_NAMES = ("cat", LONG, "new-1", "new-2", "new-3", "new-4")
+REVIEW_SIZES = (12, 9, 9, 6, 3, 1)
+SOME_FOLDER = "/data/of/somebody"
+
+
+def review_result() -> RunResult:
+    """Forty images in six categories of 12 to 1 images, two known; three cats are labels, every fourth is doubtful."""
+    random = np.random.RandomState(0)
+    category = np.repeat(np.arange(6), REVIEW_SIZES)
+    features = 4 * np.eye(6, 16)[category] + random.standard_normal((N, 16)) * 0.3
+    certainty = np.linspace(0.99, 0.51, N)
+    certainty[3::4] -= 0.35
+    part = ["labelled"] * 3 + ["unlabelled"] * (N - 3)
+    guess = category.copy()
+    guess[1] = 2  # a label that looks like another category
+    guess_certainty = certainty.astype(np.float32).round(4)
+    return RunResult(
+        ids=tuple(f"photos/{(7 * i) % N:02d}.png" for i in range(N)),
+        sources=(None,) * N,
+        part=tuple(part),
+        names=REVIEW_NAMES,
+        n_known=2,
+        category=category,
+        certainty=np.where(np.array(part) == "labelled", 1, guess_certainty).astype(np.float32),
+        features=(features / np.linalg.norm(features, axis=1, keepdims=True)).astype(np.float32),
+        truth=tuple(
+            "dog" if i in (4, 5) else REVIEW_NAMES[c] if c < 2 else f"fish {c}" for i, c in enumerate(category)
+        ),
+        guess=guess,
+        guess_certainty=guess_certainty,
+    )
+
+
+def review_run(root: Path) -> Path:
+    """Write a run in `root`/run to be reviewed: labels, second choices, file times, a range of the count; no model.
+
+    Its settings, its command and its unreadable images name folders of the machine.
+    """
+    result = review_result()
+    run = make_run(root, result, files=False, guesses=True, seconds=True)
+    for i, id_ in enumerate(result.ids):
+        file = root / "data" / id_
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 40), (6 * i, 90, 250 - 6 * i)).save(file)
+        os.utime(file, (0, 1_600_000_000 + 86_400 * i))
+    folder = RunFolder(run)
+    config = folder.config()
+    backbone = config.backbone.model_copy(update={"weights": f"{SOME_FOLDER}/vit.safetensors"})
+    folder.write_config(config.model_copy(update={"backbone": backbone}))
+    folder.write_facts(
+        {
+            "data": {"name": "pets", "unreadable": [{"image": "a.png", "reason": "truncated"}]},
+            "command": ["sptnet", "discover", str(root / "data"), "--out", str(run), f"--weights={SOME_FOLDER}/vit.pt"],
+            "expected_accuracy": ExpectedAccuracy(0.62, 0.55, 0.7, dict.fromkeys(REVIEW_NAMES, 0.6)).as_dict(),
+        }
+    )
+    folder.write_estimate({"n_categories": 6, "interval": [3, 8], "method": "balance", "curve": []})
     return run

@@ -38,11 +38,17 @@ def small_result() -> RunResult:
 
 
 def make_run(
-    root: Path, result: RunResult | None = None, source: str = "folder", files: bool = True, guesses: bool = False
+    root: Path,
+    result: RunResult | None = None,
+    source: str = "folder",
+    files: bool = True,
+    guesses: bool = False,
+    seconds: bool = False,
 ) -> Path:
     """Write a run in `root`/run on images in `root`/data; image i has grey level i, the last one has no file.
 
-    Without `guesses` the table of predictions has the columns of version 0.2.
+    Without `guesses` the table of predictions has the columns of version 0.2. With `seconds` the second choice of every
+    image is the category after its own, with a certainty of 0.25.
     """
     result = small_result() if result is None else result
     folder = [] if source == "digits" else [f'data.folder="{root / "data"}"']
@@ -57,7 +63,8 @@ def make_run(
         for i, id_ in enumerate(result.ids):
             name = result.names[result.category[i]]
             is_new = "yes" if result.is_new(name) else "no"
-            choices = [result.names[result.guess[i]], "", ""] if guesses else []
+            second = [result.names[(result.category[i] + 1) % len(result.names)], "0.2500"] if seconds else ["", ""]
+            choices = [result.names[result.guess[i]], *second] if guesses else []
             certainty = result.guess_certainty[i] if guesses else result.certainty[i]
             table.writerow([id_, name, is_new, f"{certainty:.4f}", result.part[i], result.truth[i] or "", *choices])
     write_features(run.path / FEATURES, torch.from_numpy(result.features))

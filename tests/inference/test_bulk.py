@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -19,6 +20,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from conftest import Call, Command, random_model
+from helpers.kills import kill_everywhere
 from helpers.result_runs import make_run, small_result
 from helpers.rounding import assert_same, certainty_rounding, terms_of
 from helpers.torchrun import torchrun
@@ -333,8 +335,8 @@ def test_too_many_unreadable_images_in_a_part_are_a_failure_that_can_be_repaired
         in_parts(model, damaged, folder)
     assert str(error.value) == (
         f"part-00000.csv: 1 of 64 images (1.6%) cannot be read, more than the 1.0% allowed: {damaged / '0/006.png'} "
-        "(empty file). Repair or remove them, or raise the limit with `data.max_unreadable=0.2`. With "
-        "`max_unreadable=1` all such images are skipped."
+        "(empty file). Repair or remove them, raise the limit with `data.max_unreadable=0.2`, or skip them all with "
+        "`data.max_unreadable=1`."
     )
     assert not (folder / "part-00000.csv").exists()
     (folder / "part-00000.unreadable.csv").write_text("left by a killed job")
@@ -401,9 +403,9 @@ def test_edits_make_another_job(images: Path, tmp_path: Path) -> None:
     assert first.edits is None
     add_edits(run, [Rename("new-1", "otter")])
     assert describe_job(run, files, 64).edits not in (None, first.edits)
-    open_folder(tmp_path / "parts", first, World())
+    open_folder(tmp_path / "parts", first)
     with pytest.raises(Misuse, match=r"differs in: the edits\. Give"):
-        open_folder(tmp_path / "parts", describe_job(run, files, 64), World())
+        open_folder(tmp_path / "parts", describe_job(run, files, 64))
 
 
 def test_a_calibration_makes_another_job(model: Path, images: Path, tmp_path: Path) -> None:
@@ -433,20 +435,21 @@ JOB_OF_NOTHING = Job("m", None, 0, "n", 1)
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(Misuse) as error:
-        open_folder(tmp_path, JOB_OF_NOTHING, World())
+        open_folder(tmp_path, JOB_OF_NOTHING)
     assert str(error.value) == (
         f"{tmp_path} holds mine.txt but no parts.json. Give an empty folder with `parts`, or one that does not exist "
         "yet."
     )
     assert names_in(tmp_path) == ["mine.txt"]
     with pytest.raises(Misuse) as error:
-        open_folder(tmp_path / "mine.txt", JOB_OF_NOTHING, World())
+        open_folder(tmp_path / "mine.txt", JOB_OF_NOTHING)
     assert str(error.value) == f"{tmp_path / 'mine.txt'} is a file, not a folder. Give a folder with `parts`."
 
 
 def test_the_unfinished_description_of_another_process_is_accepted(tmp_path: Path) -> None:
-    (tmp_path / "parts-0.json.part").write_text("half")
-    open_folder(tmp_path, JOB_OF_NOTHING, World(1, 2))
+    (tmp_path / "parts-0.json.part").write_text("half")  # of version 0.1.0
+    (tmp_path / ".parts.json.sptnet-0123456789abcdef.part").mkdir()
+    open_folder(tmp_path, JOB_OF_NOTHING)
     assert names_in(tmp_path) == ["parts-0.json.part", "parts.json"]
 
 
@@ -454,7 +457,7 @@ def test_the_unfinished_description_of_another_process_is_accepted(tmp_path: Pat
 def test_a_damaged_job_is_a_failure(text: str, tmp_path: Path) -> None:
     (tmp_path / "parts.json").write_text(text)
     with pytest.raises(Failure, match=r"parts\.json is damaged \(.*\)\. Give another folder with `parts`, or remove "):
-        open_folder(tmp_path, JOB_OF_NOTHING, World())
+        open_folder(tmp_path, JOB_OF_NOTHING)
 
 
 def test_several_processes_need_parts(
@@ -515,3 +518,109 @@ def test_images_that_are_not_there_are_refused_before_a_folder_is_made(model: Pa
     with pytest.raises(Misuse, match=r"no images found in .*empty/\. Give a folder that holds JPEG, PNG"):
         in_parts(model, tmp_path / "empty", tmp_path / "parts")
     assert names_in(tmp_path) == ["empty"]
+
+
+# --- kills ------------------------------------------------------------------------------------------------------------
+
+
+def test_killed_at_any_moment_of_writing_a_table(model: Path, images: Path, tmp_path: Path) -> None:
+    """The table is there when it is whole, and what a kill leaves does not block the next try."""
+    few = sorted(images.rglob("*.png"))[:3]
+    predict_table(model, few, tmp_path / "whole.csv", device="cpu")
+    whole = (tmp_path / "whole.csv").read_bytes()
+
+    def prepare(number: int) -> Callable[[], None]:
+        return lambda: predict_table(model, few, tmp_path / str(number) / "a.csv", device="cpu")
+
+    for number in kill_everywhere(prepare):
+        out = tmp_path / str(number) / "a.csv"
+        if out.exists():
+            assert out.read_bytes() == whole
+        else:
+            predict_table(model, few, out, device="cpu")
+            assert (out.read_bytes(), names_in(out.parent)) == (whole, ["a.csv"])
+
+
+def test_killed_at_any_moment_of_writing_parts(model: Path, images: Path, tmp_path: Path) -> None:
+    few = sorted(images.rglob("*.png"))[:4]
+    predict_table(model, few, tmp_path / "whole.csv", device="cpu")
+    whole = rows((tmp_path / "whole.csv").read_bytes())
+
+    def work(folder: Path) -> None:
+        predict_parts(model, few, folder, part_size=2, features=True, device="cpu")
+
+    def prepare(number: int) -> Callable[[], None]:
+        return lambda: work(tmp_path / str(number))
+
+    for number in kill_everywhere(prepare, step=3):
+        work(tmp_path / str(number))
+        assert [row[:3] for row in rows(joined(tmp_path / str(number)))] == [row[:3] for row in whole]
+        assert names_in(tmp_path / str(number)) == [
+            *("part-00000.csv", "part-00000.safetensors", "part-00001.csv", "part-00001.safetensors", "parts.json")
+        ]
+
+
+# --- among the images -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["", "0", "new/deep"])
+def test_nothing_is_written_among_the_images(model: Path, images: Path, tmp_path: Path, place: str) -> None:
+    before = sorted(images.rglob("*"))
+    linked = tmp_path / "linked"
+    linked.symlink_to(images)
+    for folder in (images, linked):
+        message = rf"lies inside the folder of images {re.escape(str(images))}\. Give a place outside it with"
+        with pytest.raises(Misuse, match=rf"{message} `out`\."):
+            predict_table(model, [images], folder / place / "table.csv", device="cpu")
+        with pytest.raises(Misuse, match=rf"{message} `parts`\."):
+            in_parts(model, images, folder / place / "parts")
+    assert sorted(images.rglob("*")) == before
+
+
+def test_a_table_beside_single_images_is_allowed(model: Path, images: Path, tmp_path: Path) -> None:
+    image = tmp_path / "a.png"
+    image.write_bytes(next(images.rglob("*.png")).read_bytes())
+    predict_table(model, [image], tmp_path / "table.csv", device="cpu")
+    assert (tmp_path / "table.csv").is_file()
+
+
+def test_no_name_is_a_formula(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile = make_model(tmp_path / "model", names=("=1", "+1", "-1", "@1"))
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name, image in zip(("=a.png", "-b.png", "c.png"), sorted(images.rglob("*.png")), strict=False):
+        (folder / name).write_bytes(image.read_bytes())
+    (folder / "@bad.png").write_bytes(b"")
+    monkeypatch.chdir(folder)
+    predict_table(hostile, [Path()], tmp_path / "table.csv", device="cpu", max_unreadable=1)
+    in_parts(hostile, Path(), tmp_path / "parts", max_unreadable=1)
+    for file in ("table.csv", "parts/part-00000.csv", "parts/part-00000.unreadable.csv"):
+        cells = [cell for row in rows((tmp_path / file).read_bytes()) for cell in row]
+        assert not [cell for cell in cells if cell.startswith(tuple("=+-@"))], file
+    assert sorted(row[0] for row in rows((tmp_path / "table.csv").read_bytes())[1:]) == ["'-b.png", "'=a.png", "c.png"]
+
+
+def test_a_batch_system_that_stops_a_job_is_told_how_to_go_on(
+    command: Any, model: Path, images: Path, whole: bytes, tmp_path: Path
+) -> None:
+    words = ["predict", str(model), str(images), "--parts", str(tmp_path / "parts"), "--part-size", "64"]
+
+    def stopped_in_the_second_part() -> None:
+        from sptnet.inference.bulk import tables
+
+        write = tables.write_part
+
+        def write_part(named: Any, files: Any, to: Path, *more: Any) -> Any:
+            if to.name == "part-00001.csv":
+                os.kill(os.getpid(), signal.SIGTERM)
+            return write(named, files, to, *more)
+
+        tables.write_part = write_part
+
+    process = command([*words, "--device", "cpu"], stopped_in_the_second_part)
+    assert process.wait() == 143, process.said
+    said = "stopped by SIGTERM; whole parts are kept. Start the same command again to go on"
+    assert process.said.splitlines()[-1] == said
+    assert names_in(tmp_path / "parts") == ["part-00000.csv", "parts.json"]
+    assert command([*words, "--device", "cpu"]).wait() == 0
+    assert joined(tmp_path / "parts") == whole

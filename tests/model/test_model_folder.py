@@ -1,6 +1,8 @@
 """The model directory: a saved model loads unchanged, and damage is reported."""
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from helpers.kills import kill_everywhere
 from helpers.rounding import assert_differs, assert_same, terms_of
 from sptnet.config import PromptSettings
 from sptnet.errors import Failure, Misuse
@@ -26,6 +29,7 @@ from sptnet.model.model_folder import (
     update_card,
 )
 from sptnet.runtime.digest import digest
+from sptnet.runtime.files import sweep
 
 NAMES = ("cat", "dog", "new-1")
 KINDS = ["none", "global", "shared", "spatial", "shared+global", "spatial+global", "vpt"]
@@ -97,7 +101,7 @@ def test_pixels_of_the_backbone_come_back(tmp_path: Path) -> None:
 
 
 def test_saving_again_replaces_the_model_and_clears_what_a_stopped_save_left(saved: Path) -> None:
-    left = saved.with_name("model.part")
+    left = saved.with_name(".model.sptnet-0123456789abcdef.part")
     left.mkdir()
     (left / "junk").write_text("x", encoding="utf-8")
     (saved / "old").write_text("x", encoding="utf-8")
@@ -247,7 +251,7 @@ def test_a_damaged_card_is_not_updated(text: str, saved: Path) -> None:
 )
 def test_a_damaged_calibrator_is_named(value: object, saved: Path) -> None:
     edit(saved, lambda d: d.update(calibrator=value))
-    with pytest.raises(Failure, match=r"model\.json does not describe a model that fits its weights"):
+    with pytest.raises(Failure, match=r"model\.json is damaged \((calibrator|Infinity).*\)\. Copy it again or train"):
         load_model(saved)
 
 
@@ -311,10 +315,19 @@ def test_a_dinov3_model_comes_back(tmp_path: Path) -> None:
     assert torch.equal(logits(load_model(tmp_path / "model")[0]), logits(model))
 
 
-@pytest.mark.parametrize("sizes", [{"embed_dim": 65}, {"breadth": 3}, {"checkpoint_path": "w.pth"}, [1]])
-def test_an_impossible_architecture_is_named(sizes: object, saved: Path) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ({"embed_dim": 65}, "does not describe a model that fits its weights"),
+        ({"breadth": 3}, r"is damaged \(architecture\.breadth: "),
+        ({"checkpoint_path": "w.pth"}, r"is damaged \(architecture\.checkpoint_path: "),
+        ({"depth": 10**6}, r"is damaged \(architecture\.depth: input should be less than or equal to 200\)"),
+        ([1], r"is damaged \(architecture: "),
+    ],
+)
+def test_an_impossible_architecture_is_named(sizes: object, says: str, saved: Path) -> None:
     edit(saved, lambda d: d.update(backbone="vit_tiny_patch16_224", architecture=sizes))
-    with pytest.raises(Failure, match=r"model\.json does not describe a model that fits its weights"):
+    with pytest.raises(Failure, match=rf"model\.json {says}"):
         load_model(saved)
 
 
@@ -352,3 +365,52 @@ def test_a_model_remembers_how_its_pictures_are_read(tmp_path: Path) -> None:
     del content["pixels"]["reading"]  # earlier versions had one reading mode only
     description.write_text(json.dumps(content))
     assert load_model(tmp_path / "model")[0].backbone.pixels.reading == "exact"
+
+
+# --- kills and links --------------------------------------------------------------------------------------------------
+
+
+def test_killed_at_any_step_of_replacing_a_model(tmp_path: Path) -> None:
+    """A whole model is there, or put aside and put back by the next save."""
+    (old, card), (new, _) = small_model(), small_model(seed=1)
+    save_model(tmp_path / "template", old, card)
+
+    def prepare(number: int) -> Callable[[], None]:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        shutil.copytree(tmp_path / "template", folder / "model")
+        return lambda: save_model(folder / "model", new, card)
+
+    states = set()
+    for number in kill_everywhere(prepare):
+        folder = tmp_path / str(number)
+        states.add((folder / "model").exists())
+        sweep(folder)
+        assert [path.name for path in folder.iterdir()] == ["model"]
+        load_model(folder / "model")
+        save_model(folder / "model", new, card)
+        assert sorted(p.name for p in (folder / "model").iterdir()) == ["model.json", "model.safetensors"]
+        assert [path.name for path in folder.iterdir()] == ["model"]
+    assert states == {True, False}
+
+
+def test_saving_touches_nothing_beside_the_model(tmp_path: Path) -> None:
+    for name in ("model.part", "model.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine").write_text("mine", encoding="utf-8")
+    save_model(tmp_path / "model", *small_model())
+    save_model(tmp_path / "model", *small_model(seed=1))
+    assert all((tmp_path / name / "mine").exists() for name in ("model.part", "model.old"))
+
+
+def test_the_description_is_synced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced, sync = [], os.fsync
+
+    def watched(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    save_model(tmp_path / "model", *small_model())
+    assert {Path(path).name for path in synced} >= {"model.json", "model.safetensors"}
+    assert synced[-1] == str(tmp_path)

@@ -1,5 +1,8 @@
 """The token bank: fixed views that are computed once, and training that does not depend on when."""
 
+import errno
+import json
+import os
 import pickle
 import shutil
 from collections import namedtuple
@@ -11,16 +14,16 @@ import torch
 from helpers.rounding import assert_same, rounding
 from sptnet.config import ViewSettings
 from sptnet.config.recipes import load_recipe
+from sptnet.data.readable import fingerprint
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.errors import Failure, Misuse
 from sptnet.methods.phases import MODEL, PROMPT, RAW, View
 from sptnet.methods.stage_plan import Clock
 from sptnet.model import token_bank
-from sptnet.model.token_bank import TokenBank
+from sptnet.model.token_bank import TokenBank, size
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.seeds import seed_of
-from sptnet.training.bank_setup import size
 from sptnet.training.batching.batches import EpochBatches
 from sptnet.training.experiment import Experiment
 from sptnet.training.step import banked_tokens, step_loss
@@ -176,8 +179,8 @@ def test_a_run_with_a_bank_learns_and_leaves_it_in_the_run(tiny_config, few_digi
     folder = run_it(tmp_path / "run", banked(tiny_config), few_digits)
     again = RunFolder(folder).metrics()
     assert again[-1]["losses"]["model"]["total"] < again[0]["losses"]["raw"]["total"]
-    flags = np.fromfile(folder / "tokens" / "filled.bin", dtype=np.bool_)
-    assert flags.mean() > 0.5
+    sums = np.fromfile(folder / "tokens" / "sums.bin", dtype=np.uint64)
+    assert (sums != 0).mean() > 0.5
 
 
 def test_a_bank_filled_before_changes_no_number(tiny_config, few_digits, run_it, tmp_path, assert_same_result):
@@ -185,6 +188,81 @@ def test_a_bank_filled_before_changes_no_number(tiny_config, few_digits, run_it,
     first = run_it(tmp_path / "one", banked(tiny_config, bank_folder=bank_folder), few_digits)
     second = run_it(tmp_path / "two", banked(tiny_config, bank_folder=bank_folder), few_digits)
     assert_same_result(first, second)
+
+
+def test_tokens_that_a_power_cut_has_lost_change_no_number(
+    tiny_config, few_digits, run_it, tmp_path, assert_same_result
+):
+    config = banked(tiny_config, bank_folder=str(tmp_path / "shared"))
+    first = run_it(tmp_path / "one", config, few_digits)
+    tokens = tmp_path / "shared" / "tokens.bin"
+    whole = tokens.read_bytes()
+    tokens.write_bytes(bytes(len(whole)))
+    assert_same_result(first, run_it(tmp_path / "two", config, few_digits))
+    assert tokens.read_bytes() == whole
+
+
+def test_a_bank_of_an_earlier_version_changes_no_number(tiny_config, few_digits, run_it, tmp_path, assert_same_result):
+    """0.1.0 wrote no mark, flags instead of checksums, and a key with its own fingerprint of the images."""
+    config = banked(tiny_config, bank_folder=str(tmp_path / "shared"))
+    first = run_it(tmp_path / "one", config, few_digits)
+    header, sums = tmp_path / "shared" / "bank.json", tmp_path / "shared" / "sums.bin"
+    shape = json.loads(header.read_text())
+    images = f"images-2:{fingerprint(few_digits.image_set, 2)}"
+    assert images in shape["key"]
+    old = {name: value for name, value in shape.items() if name not in ("kind", "version")}
+    header.write_text(json.dumps(old | {"key": shape["key"].replace(images, fingerprint(few_digits.image_set, 1))}))
+    flags = np.fromfile(sums, np.uint64) != 0
+    flags.tofile(tmp_path / "shared" / "filled.bin")
+    sums.unlink()
+    tokens = (tmp_path / "shared" / "tokens.bin").read_bytes()
+    assert_same_result(first, run_it(tmp_path / "two", config, few_digits))
+    assert (tmp_path / "shared" / "tokens.bin").read_bytes() == tokens and not sums.exists()
+
+
+def test_a_full_disk_ends_a_run_that_then_resumes(
+    tiny_config, few_digits, run_it, tmp_path, assert_same_result, monkeypatch
+):
+    whole = run_it(tmp_path / "whole", banked(tiny_config), few_digits)
+    written, pwrite = 0, os.pwrite
+
+    def fills_up(file, content, offset):
+        nonlocal written
+        written += len(content)
+        if written > 80 * 5 * 96 * 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return pwrite(file, content, offset)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", fills_up)
+        with pytest.raises(Failure, match=r"tokens.bin .* \(No space left .* `resume=True`: the views"):
+            run_it(tmp_path / "cut", banked(tiny_config), few_digits)
+    run_it(tmp_path / "cut", banked(tiny_config), few_digits, resume=True)
+    assert_same_result(tmp_path / "cut", whole)
+
+
+@pytest.mark.parametrize("bank", [3, "auto"])
+@pytest.mark.parametrize("name", ["tokens.bin", "filled.bin"])
+def test_a_run_leaves_files_of_others_alone(tiny_config, few_digits, tmp_path, bank, name):
+    mine = tmp_path / "mine" / name
+    mine.parent.mkdir()
+    mine.write_bytes(b"a year of work")
+    config = banked(tiny_config, bank=bank, bank_folder=str(mine.parent))
+    with pytest.raises(Misuse, match=rf"{name} does not belong to a token bank"):
+        Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda _: None).run()
+    assert mine.read_bytes() == b"a year of work" and list(mine.parent.iterdir()) == [mine]
+    assert not (tmp_path / "run").exists()
+
+
+def test_tokens_that_vanish_during_a_step_are_an_error(tmp_path, make_model, cpu):
+    model = make_model()
+    bank = TokenBank(tmp_path / "bank", 6, 3, 5, 96, KEY)
+    banked_tokens(model, first_batch(model, bank), View(0), bank, cpu)
+    batch = first_batch(model, bank)  # without pixels, since all views are stored
+    bank = TokenBank(tmp_path / "bank", 6, 3, 5, 96, KEY)
+    (tmp_path / "bank" / "tokens.bin").write_bytes(bytes(6 * 4 * 5 * 96 * 2))
+    with pytest.raises(Failure, match=r"lost tokens while it was in use.*`resume=True`"):
+        banked_tokens(model, batch, View(0), bank, cpu)
 
 
 def test_a_resumed_run_is_the_undisturbed_one(
@@ -287,7 +365,7 @@ def test_the_number_is_written_and_kept_when_the_disk_has_changed(
     short = {"simgcd": {"epochs": 1}, "sptnet": {"epochs": 1}}
     folder = run_it(tmp_path / "run", tiny_config.changed(views=budget, **short), few_digits)
     assert "bank = 4\n" in (folder / "config.toml").read_text()
-    assert np.fromfile(folder / "tokens" / "filled.bin", dtype=np.bool_).size == 60 * 5
+    assert np.fromfile(folder / "tokens" / "sums.bin", dtype=np.uint64).size == 60 * 5
     four = run_it(tmp_path / "four", tiny_config.changed(views={"bank": 4}, **short), few_digits)
     assert_same_result(folder, four)
     monkeypatch.setattr("sptnet.training.bank_setup.choose_bank", lambda *_: pytest.fail("it was chosen before"))

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import re
 import sys
 import zlib
@@ -14,7 +15,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from helpers.report_runs import HOSTILE, assessed_result, assessed_run, hostile_result, hostile_run
+from helpers.report_runs import (
+    HOSTILE,
+    SOME_FOLDER,
+    assessed_result,
+    assessed_run,
+    hostile_result,
+    hostile_run,
+    review_run,
+)
 from helpers.result_runs import make_run, small_result
 from sptnet.cli import main
 from sptnet.config import Config
@@ -28,19 +37,29 @@ from sptnet.report.page.chart import Chart, ChartLine, thinned, ticks
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
 from sptnet.report.page.curves import LOSSES, count_chart, reliability_chart, training_charts
-from sptnet.report.page.facts import edit_command, run_facts
+from sptnet.report.page.facts import page_commands, run_facts, without_folders
+from sptnet.report.page.image_facts import file_times, image_facts, second_choices
 from sptnet.report.page.image_map import ImageMap, image_map, on_grid, sample
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import sample_images
-from sptnet.report.page.overview import display_order, expectation, expected_shares, least_sure, member_order, summary
+from sptnet.report.page.overview import (
+    display_order,
+    expectation,
+    expected_shares,
+    in_words,
+    least_sure,
+    member_order,
+    summary,
+)
 from sptnet.report.page.render import policy, render, safe_json, script_text
 from sptnet.report.page.shown_images import ALL_UP_TO, CHOSEN, pictured_images
 from sptnet.report.page.thumbnails import LEVELS, promising_level, thumbnails, total_bytes
 from sptnet.report.page.write import BUDGET, read_for_report, write_report
+from sptnet.report.page_age import has_model_pictures, tell_page
 from sptnet.report.tsne import embed_2d
 from sptnet.results.categories import Category, describe_categories
 from sptnet.results.edits.choose_count import ensure_clustering
-from sptnet.results.edits.log import Drop, Edit, Merge, Move, Rename, SplitCategory, add_edits, apply_edit
+from sptnet.results.edits.log import Drop, Edit, Merge, Move, Rename, SplitCategory, add_edits, apply_edit, current
 from sptnet.results.edits.types import Count
 from sptnet.results.expected_accuracy import ExpectedAccuracy
 from sptnet.results.run_folder import RunFolder
@@ -93,6 +112,16 @@ def test_the_sentence_knows_singular_and_dropped() -> None:
     assert summary(many_images(3), [category("a", True, 1, 1)]) == (
         "1 image, 0 known categories, 1 new, 1 doubtful, 2 dropped"
     )
+
+
+def test_the_range_of_the_count_stands_beside_the_count() -> None:
+    categories = [category("a", False, 5, 1), category("n", True, 2), category("e", True, 0)]
+    seven = many_images(7)
+    assert in_words(seven, categories, (2, 5)) == (
+        "7 images in 2 categories (2 to 5 are plausible): 1 known and 1 new. 1 image is doubtful."
+    )
+    assert in_words(seven, categories, (2, 2)).startswith("7 images in 2 categories: 1 known and 1 new.")
+    assert in_words(many_images(9), categories, None).endswith(" 2 were marked as wrong.")
 
 
 def test_new_categories_come_first_and_large_ones_before_small_ones() -> None:
@@ -233,7 +262,7 @@ def test_a_thumbnail_is_the_middle_of_the_image_and_never_enlarged(tmp_path: Pat
     uris = thumbnails(sources, 10**6)
     assert uris[2:5] == [None, None, None]
     first, second, last = (opened(uri) for uri in (uris[0], uris[1], uris[5]))
-    assert (first.size, second.size, last.size) == ((50, 50), (8, 8), (112, 112))
+    assert (first.size, second.size, last.size) == ((50, 50), (8, 8), (256, 256))
     assert np.asarray(first).min(axis=(0, 1))[0] > 240
     assert np.array_equal(np.asarray(second)[..., 0], tiny)
 
@@ -245,6 +274,62 @@ def opened(uri: str | None) -> Image.Image:
     head, code = uri.split(",")
     assert head == "data:image/webp;base64"
     return Image.open(io.BytesIO(base64.b64decode(code))).convert("RGB")
+
+
+def test_large_pictures_have_a_budget_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = noisy(6, 300)
+    assert [opened(uri).size for uri in thumbnails(sources, 10**9)] == [(256, 256)] * 6
+    monkeypatch.setattr("sptnet.report.page.thumbnails.LARGE_BUDGET", 20_000)
+    assert [opened(uri).size for uri in thumbnails(sources, 10**9)] == [(112, 112)] * 6
+
+
+# --- single images ----------------------------------------------------------------------------------------------------
+
+
+def test_second_choices_follow_the_edits(tmp_path: Path) -> None:
+    run, before = RunFolder(review_run(tmp_path)), read_result(tmp_path / "run")
+    second, certainty = second_choices(run, before, before, [])
+    assert second.tolist() == ((before.category + 1) % 6).tolist()
+    assert set(certainty.tolist()) == {0.25}
+    edits: list[Edit] = [Merge(("new-2",), "new-1"), Rename("new-3", "eel")]
+    add_edits(run.path, edits)
+    result = current(run.path)
+    second, _ = second_choices(run, before, result, edits)
+    names = [None if i < 0 else result.names[i] for i in second]
+    assert result.names == ("cat", before.names[1], "new-1", "eel", "new-4")
+    assert set(np.array(names)[before.category == 1].tolist()) == {"new-1"}
+    assert set(np.array(names)[before.category == 2].tolist()) == {None}, "both choices are one category now"
+    assert set(np.array(names)[before.category == 3].tolist()) == {"eel"}
+
+
+def test_runs_without_second_choices_and_other_counts_have_none(tmp_path: Path) -> None:
+    older = make_run(tmp_path / "older")
+    assert set(second_choices(RunFolder(older), read_result(older), read_result(older), [])[0].tolist()) == {-1}
+    run = make_run(tmp_path / "new", assessed_result(), guesses=True, seconds=True)
+    ensure_clustering(run, read_result(run), 6)
+    add_edits(run, [Count(6)])
+    assert set(second_choices(RunFolder(run), read_result(run), read_result(run), [])[0].tolist()) == {0, 1, 2, 3, 4}
+    assert set(second_choices(RunFolder(run), read_result(run), current(run), [Count(6)])[0].tolist()) == {-1}
+
+
+def test_images_have_a_part_a_truth_and_a_time(tmp_path: Path) -> None:
+    result = small_result()
+    second, certainty = np.array([1, -1, 1, 0, 0, 0, 0, 0]), np.full(8, 0.125, np.float32)
+    times = [None, None, 5, 6, None, 7, 8, 9]
+    place = {0: 2, 1: 3, 2: 0, 3: 1}
+    facts = image_facts(result, [0, 1, 3, 7], place, second, certainty, {"eel": 0, "dog": 1}, times)
+    assert facts == {
+        "part": "lhut",
+        "second": [3, -1, 2, 2],
+        "second_certainty": [0.125] * 4,
+        "truth": [-1, -1, 1, -1],
+        "time": [None, None, 6, 9],
+    }
+    assert image_facts(result, [0, 1], place, second, certainty, {}, times)["time"] == []
+    (tmp_path / "a.png").write_bytes(b"")
+    os.utime(tmp_path / "a.png", (0, 1_600_000_000))
+    sources: list[Any] = [tmp_path / "a.png", None, np.zeros((2, 2)), tmp_path / "gone.png"]
+    assert file_times(sources) == [1_600_000_000, None, None, None]
 
 
 # --- the map ----------------------------------------------------------------------------------------------------------
@@ -369,7 +454,8 @@ def test_a_damaged_estimate_is_named(tmp_path: Path) -> None:
     with pytest.raises(Failure) as error:
         count_chart(file)
     assert str(error.value) == (
-        f"{file} is damaged (KeyError('n_categories')). Move it away to write the page without that curve."
+        f"{file} is damaged (interval: field required; n_categories: field required; curve: field required). "
+        "Move it away to write the page without that curve."
     )
 
 
@@ -639,9 +725,33 @@ def test_facts_of_a_run(tmp_path: Path) -> None:
     assert (rows["began"], rows["ended"]) == ("6 November 2026, 05:31 (UTC+0000)", "6 November 2026, 06:15 (UTC+0000)")
     assert result.unreadable == (("'a\\n.png'", "truncated"),)
     assert result.command == "sptnet train 'my recipe.toml'"
-    assert result.repeat == f"sptnet train {run / 'config.toml'} --out runs/again"
+    assert result.repeat == "sptnet train run/config.toml --out again"
     assert "took" not in dict(run_facts(run, RunFolder(run).config(), {}).rows)
-    assert edit_command(Path("/runs/my run")) == "sptnet edit '/runs/my run' apply edits.json"
+    parts = [{"started": "2026-11-06T05:31:42+0000", "seconds": 60.0}, {"started": "2026-11-06T06:10:01+0000"}]
+    resumed = dict(run_facts(run, RunFolder(run).config(), facts | {"seconds": 360.0, "parts": parts}).rows)
+    assert resumed["took"] == "6 min 00 s in 2 parts", "the time in between is not counted"
+    assert page_commands(Path("/runs/my run")) == {
+        "apply": "sptnet edit 'my run' apply edits.json",
+        "count": "sptnet edit 'my run' count N",
+        "renew": "sptnet report 'my run'",
+        "continue": "sptnet discover --continue 'my run' --out 'my run-2'",
+    }
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("discover", "discover"),
+        ("photos/birds", "photos/birds"),
+        ("/data/me/photos", "photos"),
+        ("--weights=/data/me/vit.safetensors", "--weights=vit.safetensors"),
+        ('data.folder="/data/me/my photos"', "data.folder=my photos"),
+        ("C:\\Users\\me\\photos", "photos"),
+        ("training.epochs=3", "training.epochs=3"),
+    ],
+)
+def test_commands_on_the_page_name_no_folder_of_the_machine(word: str, shown: str) -> None:
+    assert without_folders(word) == shown
 
 
 # --- whole runs -------------------------------------------------------------------------------------------------------
@@ -656,7 +766,7 @@ def test_a_page_holds_the_run_as_edited(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert page == run / "report.html"
     assert told == ["drawing the map"]
-    assert "7 images, 2 known categories, 1 new, 2 doubtful, 1 dropped" in text
+    assert "7 images in 3 categories: 2 known and 1 new. 2 images are doubtful. 1 was marked as wrong." in text
     assert "1 category has no images and is left out." in text
     data = page_json(text, "data")
     assert [entry["name"] for entry in data["categories"]] == ["otter", "new-2", "cat", "dog"]
@@ -679,7 +789,8 @@ def test_a_page_begins_with_what_can_be_expected(tmp_path: Path) -> None:
     first = re.search(r"<h1[^>]*>(.*?)</h1>", text, re.S)
     assert first is not None
     assert re.sub("<[^>]*>", "", first[1]) == f"{report.expectation}; these 35 are the least sure."
-    assert '<p class="facts-line" id="sentence">40 images, 3 known categories, 2 new, 10 doubtful</p>' in text
+    sentence = "40 images in 5 categories: 3 known and 2 new. 10 images are doubtful."
+    assert f'<p class="facts-line" id="sentence">{sentence}</p>' in text
     assert "before its" not in text
     data = page_json(text, "data")
     result = assessed_result()
@@ -852,3 +963,57 @@ def test_write_report_returns_the_result_and_the_categories(tmp_path: Path) -> N
     assert read.page is None and written.page == run / "report.html"
     assert read.categories == written.categories == describe_categories(written.result)
     assert [category.name for category in written.categories] == list(written.result.names)
+
+
+# --- shared, and older than the edits ---------------------------------------------------------------------------------
+
+
+def test_a_page_made_to_be_shared_holds_no_absolute_path(tmp_path: Path) -> None:
+    run = review_run(tmp_path)
+    text = write_report(run, tell=quiet, model_pictures=False).page.read_text(encoding="utf-8")
+    folders = (str(tmp_path), str(run), SOME_FOLDER, str(Path.home()), str(Path.cwd()))
+    assert [folder for folder in folders if folder in text or json.dumps(folder)[1:-1] in text] == []
+    assert "sptnet discover data --out run --weights=vit.pt" in text
+    assert "<dd>vit.safetensors</dd>" in text
+
+
+def test_the_run_has_an_id_that_does_not_depend_on_its_place(tmp_path: Path) -> None:
+    def run_data(run: Path, out: Path | None = None) -> dict[str, Any]:
+        page = write_report(run, out, tell=quiet, model_pictures=False).page
+        return dict(page_json(page.read_text(encoding="utf-8"), "data")["run"])
+
+    first = run_data(review_run(tmp_path / "a"))
+    moved = run_data((tmp_path / "a" / "run").rename(tmp_path / "moved"), tmp_path / "elsewhere.html")
+    assert (moved["id"], moved["state"]) == (first["id"], first["state"])
+    assert (first["here"], moved["here"], moved["name"]) == (True, False, "moved")
+    add_edits(tmp_path / "moved", [Rename("new-1", "otter")])
+    edited = run_data(tmp_path / "moved")
+    assert (edited["id"], edited["edits"], first["edits"]) == (first["id"], 1, 0)
+    assert edited["state"] != first["state"]
+    RunFolder(tmp_path / "moved").write_facts({"started": "2026-01-02T03:04:05+0000"})
+    assert run_data(tmp_path / "moved")["id"] != first["id"]
+
+
+def test_a_page_is_told_how_many_edits_there_are(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert tell_page(run) is None, "there is no page"
+    page = write_report(run, tell=quiet, model_pictures=False).page
+    assert not has_model_pictures(run)
+    assert tell_page(run) is None
+    before = page.read_bytes()
+    add_edits(run, [Rename("new-1", "otter"), Rename("otter", "seal")])
+    assert tell_page(run) == page
+    assert page.read_bytes() == before.replace(b'content="0 of 0;', b'content="0 of 2;')
+    write_report(run, tell=quiet, model_pictures=False)
+    assert tell_page(run) is None
+    assert b'content="2 of 2; model pictures no"' in page.read_bytes()[:4_000]
+
+
+def test_a_page_of_an_earlier_version_counts_as_older(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    (run / "report.html").write_text("<p>earlier</p>")
+    assert tell_page(run) is None
+    assert has_model_pictures(run)
+    add_edits(run, [Rename("new-1", "otter")])
+    assert tell_page(run) == run / "report.html"
+    assert (run / "report.html").read_text() == "<p>earlier</p>"

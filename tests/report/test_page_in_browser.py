@@ -2,15 +2,14 @@
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from helpers.browser import NEEDED, prefer, requests, resize, start_browser
+from helpers.page import Page
 from helpers.report_runs import HOSTILE, assessed_result, assessed_run, hostile_result, hostile_run
 from sptnet.cli import main
 from sptnet.inference.attention import last_block_attention, most_attended
@@ -25,62 +24,8 @@ from sptnet.runtime.text import printable
 ActionChains = pytest.importorskip("selenium.webdriver", reason=NEEDED).ActionChains
 RESULT = hostile_result()
 CATEGORIES = describe_categories(RESULT)
-SENTENCE = "40 images, 3 known categories, 2 new, 10 doubtful"
+SENTENCE = "40 images in 5 categories (4 to 6 are plausible): 3 known and 2 new. 10 images are doubtful."
 ORDER = ["new-2", "new-1", "cat", "<b>dog</b>", "constructor"]
-
-
-class Page:
-    """The page in the browser, with helpers for the tests."""
-
-    def __init__(self, browser: Any, file: Path, downloads: Path):
-        self.browser, self.file, self.downloads = browser, file, downloads
-
-    def load(self) -> None:
-        self.browser.get(self.file.as_uri())
-
-    def js(self, script: str, *arguments: Any) -> Any:
-        return self.browser.execute_script(script, *arguments)
-
-    def all(self, selector: str) -> list[Any]:
-        found: list[Any] = self.browser.find_elements("css selector", selector)
-        return found
-
-    def one(self, selector: str) -> Any:
-        return self.browser.find_element("css selector", selector)
-
-    def texts(self, selector: str) -> list[str]:
-        return list(self.js("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)", selector))
-
-    def names(self) -> list[str]:
-        return self.texts(".card .open")
-
-    def card(self, name: str) -> Any:
-        return self.all(".card")[self.names().index(name)]
-
-    def press(self, name: str, word: str) -> None:
-        next(one for one in self.card(name).find_elements("css selector", "button") if one.text == word).click()
-
-    def keys(self, *keys: str) -> None:
-        self.browser.switch_to.active_element.send_keys(*keys)
-
-    def focused(self) -> str:
-        return str(self.browser.switch_to.active_element.text)
-
-    def edits(self) -> list[str]:
-        return self.texts("#edit-list li")
-
-    def wait(self, condition: Callable[[], object], seconds: float = 60) -> None:
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, "waited in vain"
-            time.sleep(0.05)
-
-    def save(self) -> Path:
-        file = self.downloads / "edits.json"
-        file.unlink(missing_ok=True)
-        self.one("#save").click()
-        self.wait(file.is_file)
-        return file
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +80,8 @@ def test_cards_show_every_category_new_ones_first(page: Page) -> None:
     category = CATEGORIES[RESULT.names.index("new-2")]
     assert rows == {
         "images": "12",
-        "mean certainty": f"{category.mean_certainty:.2f}",
-        "cohesion": f"{category.cohesion:.2f}",
-        "nearest known": category.nearest_known,
+        "certainty": f"{100 * (category.mean_certainty or 0):.0f} %",
+        "looks most like": category.nearest_known,
         "doubtful": "2",
     }
     assert first.find_element("css selector", ".tag").text == "new"
@@ -156,7 +100,7 @@ def test_the_cards_can_be_filtered(page: Page) -> None:
     page.one("#filter").send_keys("b>d")
     assert page.names() == ["<b>dog</b>"]
     page.js("const f = document.getElementById('filter'); f.value = ''; f.dispatchEvent(new Event('input'))")
-    for kind, names in {"known": ORDER[2:], "new": ORDER[:2], "doubtful": ORDER, "all": ORDER}.items():
+    for kind, names in {"known": ORDER[2:], "new": ORDER[:2], "all": ORDER}.items():
         page.one(f"input[value={kind}]").click()
         assert page.names() == names
     assert page.one("#showing").text == "5 categories"
@@ -170,11 +114,10 @@ def test_a_category_opens_with_the_doubtful_images_last(page: Page) -> None:
     sure = sorted((i for i in members if RESULT.ids[i] not in category.doubtful), key=lambda i: -RESULT.certainty[i])
     doubtful = sorted((i for i in members if RESULT.ids[i] in category.doubtful), key=lambda i: -RESULT.certainty[i])
     assert page.one("#members-title").text == "new-2"
-    assert page.one("#members-note").text == "12 images, the most certain first"
+    assert page.one("#members .count").text == "12 images"
     assert page.texts("#members .tile p") == [RESULT.ids[i] for i in [*sure, *doubtful]]
-    assert page.texts("#members [data-part=doubtful] .tag") == ["doubtful"] * 2
-    assert page.texts("#members [data-part=sure] .tag") == []
-    assert page.texts("#members h3") == ["Doubtful (2)"]
+    assert page.texts("#members .tile .tag") == ["doubtful"] * 2
+    assert page.texts("#members .tile:nth-last-child(-n + 2) .tag") == ["doubtful"] * 2
     page.keys("\ue00c")  # Escape
     assert not page.one("#members").is_displayed()
 
@@ -190,28 +133,14 @@ def test_the_keyboard_opens_a_category_and_comes_back(page: Page) -> None:
 
 def test_the_map_names_what_it_shows(page: Page) -> None:
     plot = page.one("#plot")
-    page.js("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", plot)
-    found = page.js(
-        """const [plot, tip] = [arguments[0], document.getElementById("tip")];
-        const box = plot.getBoundingClientRect();
-        const hits = (x, y) => {
-          plot.dispatchEvent(new PointerEvent("pointermove", {clientX: box.left + x, clientY: box.top + y}));
-          return !tip.hidden;
-        };
-        for (let y = 4; y < box.height; y += 9) for (let x = 4; x < box.width; x += 9) {
-          if (hits(x, y) && hits(x - 3, y) && hits(x + 3, y) && hits(x, y - 3) && hits(x, y + 3))
-            return [x - box.width / 2, y - box.height / 2];
-        }""",
-        plot,
-    )
-    page.js("arguments[0].dispatchEvent(new PointerEvent('pointerleave'))", plot)
+    found = page.point_on_map()
     assert not page.one("#tip").is_displayed()
-    ActionChains(page.browser).move_to_element_with_offset(plot, *map(round, found)).perform()
+    ActionChains(page.browser).move_to_element_with_offset(plot, *found).perform()
     page.wait(lambda: page.one("#tip").is_displayed())
     category, image, certainty = page.texts("#tip b, #tip span:not(.picture)")
     position = [printable(id_) for id_ in RESULT.ids].index(image)
     assert category == RESULT.names[RESULT.category[position]]
-    assert certainty == f"certainty {RESULT.certainty[position]:.2f}"
+    assert certainty == f"certainty {100 * RESULT.certainty[position]:.0f} %"
     assert page.one("#tip img").get_attribute("src").startswith("data:image/webp")
 
 
@@ -230,8 +159,10 @@ def test_the_map_can_be_walked_with_the_keyboard_and_one_category_lit(page: Page
     page.wait(lambda: page.one("#members").is_displayed())
     assert page.one("#members-title").text == name
     page.keys("\ue00c")
+    page.wait(lambda: not page.one("#members").is_displayed())
     assert page.texts("#legend span") == ORDER
     before = page.js(pixels)
+    page.js("document.getElementById('legend').scrollIntoView({block: 'center', behavior: 'instant'})")
     page.all("#legend button")[1].click()
     assert page.js(pixels) != before
     assert [one.get_attribute("aria-pressed") for one in page.all("#legend button")].count("true") == 1
@@ -270,7 +201,7 @@ def test_merging_by_dragging_one_card_on_another(page: Page) -> None:
     ActionChains(page.browser).drag_and_drop(source, target).perform()
     page.wait(lambda: page.edits() == ["merge new-1 into cat"])
     assert page.names() == ["new-2", "cat", "<b>dog</b>", "constructor"]
-    assert page.one("#sentence").text == "40 images, 3 known categories, 1 new, 10 doubtful"
+    assert page.one("#sentence").text == SENTENCE.replace("5 categories", "4 categories").replace("2 new", "1 new")
     assert page.focused() == "cat"
     page.one("#undo").click()
     assert page.names() == ORDER
@@ -333,6 +264,7 @@ def test_edits_are_saved_and_taken_over_by_the_command_line(
     page.press("otter", "Merge into…")
     page.js("document.getElementById('merge-into').selectedIndex = 0")
     page.one("#merge button[type=submit]").click()
+    page.wait(lambda: "otter" not in page.names())
     page.press("new-2", "Rename")
     page.js("document.querySelector('.rename input').select()")
     page.keys("mammal\ue007")
@@ -344,7 +276,10 @@ def test_edits_are_saved_and_taken_over_by_the_command_line(
         "rename new-2 to mammal",
     ]
     said = page.one("#sentence").text
-    assert said == "38 images, 3 known categories, 1 new, 9 doubtful, 2 dropped"
+    assert said == (
+        "38 images in 4 categories (4 to 6 are plausible): 3 known and 1 new. 9 images are doubtful. "
+        "2 were marked as wrong."
+    )
     file = page.save()
     assert json.loads(file.read_text(encoding="utf-8"))["edits"][0] == {"verb": "drop", "images": [odd]}
     assert page.one("#edit-command").text == f"sptnet edit {run} apply edits.json"
@@ -410,6 +345,7 @@ def test_categories_and_images_are_confirmed(
     page.press("new-1", "Merge into…")
     page.js("document.getElementById('merge-into').selectedIndex = 0")
     page.one("#merge button[type=submit]").click()
+    page.wait(lambda: "new-1" not in page.names())
     assert (rows_of(page, "new-2")["confirmed"], pressed("new-2")) == ("11", ("false", True))
     assert page.edits() == [
         f"drop {RESULT.ids[-1]} as wrong",
@@ -537,6 +473,7 @@ def test_a_narrow_window_needs_no_sideways_scrolling(page: Page) -> None:
         assert page.js("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         page.press("new-1", "Merge into…")
         page.one("#merge button[type=submit]").click()
+        page.wait(lambda: "new-1" not in page.names())
         page.js("document.querySelector('.card .open').click()")
         for dialog in ("#members", "#edits"):
             box = page.js(
@@ -605,6 +542,7 @@ def test_the_other_sections_are_there(page: Page) -> None:
         "Categories",
         "Map",
         "How many categories",
+        "For researchers",
         "Against the truth",
         "Training",
         "Learned prompts",
@@ -615,7 +553,10 @@ def test_the_other_sections_are_there(page: Page) -> None:
     assert page.texts(".confusion .wrong b") == ["1", "1"]
     assert len(page.all(".confusion img")) == 7
     assert page.texts("#training figcaption") == ["SPTNet: accuracy", "SPTNet: loss of the model phase"]
-    assert page.texts("details summary") == ["1 unreadable image was left out"]
+    assert page.texts("#facts summary") == ["1 unreadable image was left out"]
+    category = CATEGORIES[RESULT.names.index("new-2")]
+    row = [f"{category.mean_certainty:.2f}", f"{category.cohesion:.2f}", category.nearest_known]
+    assert page.texts("#numbers tbody tr:first-child > *") == ["new-2", "12", *row]
     assert page.texts("#reliability figcaption") == ["Reliability: certainty against the share of right images"]
     assert "Expected calibration error: " in page.one("#reliability .note").text
 
@@ -641,33 +582,34 @@ def assessed(opened: Page, tmp_path: Path) -> Iterator[Page]:
 def test_the_first_sentence_leads_to_the_least_sure_images(assessed: Page) -> None:
     wanted = "About 62 % (55 to 70) of the 35 unsorted images should be right; these 35 are the least sure."
     assert assessed.one("h1").text == wanted
-    assert assessed.one("#sentence").text == "40 images, 3 known categories, 2 new, 10 doubtful"
+    assert assessed.one("#sentence").text == "40 images in 5 categories: 3 known and 2 new. 10 images are doubtful."
     assessed.one("h1 a").click()
     assert assessed.browser.current_url.endswith("#unsure")
-    items = assessed.texts("#unsure-list p")
-    assert len(items) == 35
-    certainties = [float(text.split()[0]) for text in items]
+    columns = assessed.js("return getComputedStyle(document.querySelector('#unsure-list .tiles')).gridTemplateColumns")
+    assert len(assessed.all("#unsure-list .tile")) == 2 * len(columns.split()), "two full rows"
+    more = assessed.one("#unsure-list .more button")
+    assert more.text == "Show all 35 images"
+    assessed.js("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", more)
+    more.click()
+    certainties = [int(text.removesuffix(" %")) for text in assessed.texts("#unsure-list .certainty")]
+    assert len(certainties) == 35
     assert certainties == sorted(certainties)
-    assert "the probability that the category of the image is right" in assessed.one("#unsure .lead").text
-    name = items[0].split()[1]
-    assessed.all("#unsure-list button")[0].click()
-    assessed.wait(lambda: assessed.one("#members").is_displayed())
-    assert assessed.one("#members-title").text == name
-    assessed.keys("\ue00c")
+    certainty = assessed.one("#unsure .what p").get_attribute("textContent")
+    assert "the probability that its category is right" in certainty
 
 
 def test_labels_to_check_name_label_and_guess(assessed: Page) -> None:
     contradicted = np.flatnonzero(ASSESSED.guess != ASSESSED.category)[::-1]
     assert assessed.texts("#check-list .tile p:first-of-type") == [printable(ASSESSED.ids[i]) for i in contradicted]
     assert assessed.texts("#check-list .words") == [
-        "labelled cat, the model says new-1",
-        "labelled cat, the model says <b>dog</b>",
+        "your label: cat, looks like: new-1",
+        "your label: cat, looks like: <b>dog</b>",
     ]
-    assert assessed.texts("#check-list .foot span") == ["0.88", "0.40"]
+    assert assessed.texts("#check-list .certainty") == ["88 %", "40 %"]
     assessed.press("new-1", "Rename")
     assessed.js("document.querySelector('.rename input').select()")
     assessed.keys("otter\ue007")
-    assert assessed.texts("#check-list .words")[0] == "labelled cat, the model says otter"
+    assert assessed.texts("#check-list .words")[0] == "your label: cat, looks like: otter"
     wrong = next(one for one in assessed.all("#check-list .tile:first-child button") if one.text == "Wrong")
     assessed.js("arguments[0].click()", wrong)
     assert wrong.get_attribute("aria-pressed") == "true"
@@ -679,19 +621,19 @@ def test_labels_to_check_name_label_and_guess(assessed: Page) -> None:
 
 def test_cards_show_the_expected_share_and_merge_it(assessed: Page) -> None:
     expected = {name: f"{int(100 * share + 0.5)} %" for name, share in SHARES.items()}
-    assert {name: rows_of(assessed, name)["expected right"] for name in SHARES} == expected
+    assert {name: rows_of(assessed, name)["should be right"] for name in SHARES} == expected
     sizes = [int(((ASSESSED.category == c) & (np.array(ASSESSED.part) == "unlabelled")).sum()) for c in (3, 4)]
     assessed.press("new-1", "Merge into…")
     assessed.js("document.getElementById('merge-into').selectedIndex = 0")
     assessed.one("#merge button[type=submit]").click()
     assessed.wait(lambda: "new-1" not in assessed.names())
     share = (sizes[0] * 0.25 + sizes[1] * 0.125) / sum(sizes)
-    assert rows_of(assessed, "new-2")["expected right"] == f"{round(100 * share)} %"
+    assert rows_of(assessed, "new-2")["should be right"] == f"{round(100 * share)} %"
     assessed.js("document.getElementById('undo').click()")
 
 
 def test_a_run_without_an_expectation_has_no_such_row(page: Page) -> None:
-    assert "expected right" not in rows_of(page, "new-1")
+    assert "should be right" not in rows_of(page, "new-1")
     assert page.one("h1").text == (
         "How many of the 40 unsorted images are right is not known: the certainty of this run is not calibrated; "
         "these 40 are the least sure."

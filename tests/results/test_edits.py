@@ -1,6 +1,7 @@
 """Edits: effect of each kind, the log on disk, undo, and the verb `sptnet edit`."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import Answer, Call
+from helpers.kills import kill_everywhere
 from helpers.result_runs import IDS, assert_same, make_run, small_result
 from helpers.rounding import SINGLE
 from sptnet.cli import main
@@ -36,12 +38,16 @@ from sptnet.results.edits.log import (
     as_dict,
     current,
     in_force,
+    new_edits_of_file,
     parse_edit,
     read_edits,
     replay,
 )
 from sptnet.results.edits.types import describe_edit
+from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult, read_result
+from sptnet.runtime.files import is_temporary
+from sptnet.runtime.locks import Locked
 
 
 def sorted_into(result: RunResult) -> dict[str, list[int]]:
@@ -678,3 +684,79 @@ def test_help_needs_no_run(capsys: Any, monkeypatch: Any, words: list[str]) -> N
         main()
     assert stop.value.code == 0
     assert "RUN" in capsys.readouterr().out
+
+
+# several processes, kills and links
+
+
+def test_edits_of_several_processes_are_all_stored(tmp_path: Path) -> None:
+    run, children = make_run(tmp_path), []
+    for process in range(3):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                for _ in range(3):
+                    add_edits(run, [Confirm((IDS[process],))])
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert sorted(str(edit) for edit in read_edits(run)) == sorted(3 * [str(Confirm((IDS[i],))) for i in range(3)])
+    assert not (run / ".edits.lock").exists()
+
+
+def test_an_edit_that_waits_in_vain_says_for_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run(tmp_path)
+    monkeypatch.setattr("sptnet.results.run_folder.SECONDS_FOR_AN_EDIT", 0.05)
+    with RunFolder(run).lock_edits(), pytest.raises(Locked, match=r"edits\.jsonl is being written by process \d+ on "):
+        add_edits(run, [Drop((IDS[0],))])
+    assert read_edits(run) == []
+
+
+def test_a_kill_loses_no_edit(tmp_path: Path) -> None:
+    def prepare(number: int) -> Callable[[], object]:
+        run = make_run(tmp_path / str(number), files=False)
+        add_edits(run, [Rename("cat", "lion")])
+        return lambda: add_edits(run, [Drop((IDS[0],))])
+
+    stored = set()
+    for number in kill_everywhere(prepare):
+        run = tmp_path / str(number) / "run"
+        stored.add(len(read_edits(run)))
+        assert read_edits(run)[0] == Rename("cat", "lion")
+        add_edits(run, [Drop((IDS[1],))])
+        assert read_edits(run)[-1] == Drop((IDS[1],))
+        assert not [path for path in run.iterdir() if is_temporary(path.name)]
+    assert stored == {1, 2}
+
+
+def test_links_among_the_files_of_a_run_are_not_written_through(tmp_path: Path) -> None:
+    run, victim = make_run(tmp_path), tmp_path / "victim"
+    victim.write_text("")
+    for name in (EDITS, f"{EDITS}.part"):
+        (run / name).symlink_to(victim)
+    add_edits(run, [Rename("cat", "lion")])
+    assert victim.read_text() == ""
+    assert read_edits(run) == [Rename("cat", "lion")]
+
+
+def test_edits_of_a_file_that_were_applied_before_are_skipped(tmp_path: Path) -> None:
+    """The page saves all its edits every time, with the number of edits that came before them."""
+    run, file = make_run(tmp_path), tmp_path / "edits.json"
+    first, second = {"verb": "rename", "category": "new-1", "to": "eel"}, {"verb": "confirm", "targets": ["eel"]}
+    add_edits(run, [Rename("dog", "wolf")])
+
+    def new(edits: list[dict[str, object]], **more: object) -> tuple[list[Edit], int]:
+        file.write_text(json.dumps({"edits": edits, **more}))
+        return new_edits_of_file(run, file)
+
+    assert new([first], after=1) == ([Rename("new-1", "eel")], 0)
+    add_edits(run, new([first], after=1)[0])
+    assert new([first, second], after=1) == ([Confirm(("eel",))], 1)
+    assert new([first], after=1) == ([], 1)
+    assert new([first]) == ([Rename("new-1", "eel")], 0), "a file that does not say what came before"
+    assert new([second], after=1) == ([Confirm(("eel",))], 0)
+    add_edits(run, [Undo()])
+    assert new([first], after=1) == ([Rename("new-1", "eel")], 0), "undone, so it is new again"

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,15 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from conftest import Answer, Call
+from helpers.kills import kill_everywhere
 from helpers.result_runs import IDS, make_run, small_result
 from sptnet.data.benchmarks.digits import digits
+from sptnet.data.folder import read_folder
 from sptnet.errors import Failure, Misuse
 from sptnet.results.edits.log import Drop, Move, Rename, add_edits
 from sptnet.results.export.files import FORMS, export, export_run
 from sptnet.results.export.folders import CONTENTS, free_name, safe_name
-from sptnet.results.run_result import RunResult
+from sptnet.results.run_result import RunResult, read_result
 
 FOLDERS = ("links", "copies", "imagefolder")
 
@@ -225,6 +227,15 @@ def test_files_that_only_the_reader_of_the_data_set_finds_are_copied(tmp_path: P
         ("a\nb\0", "a_b_"),
         ("caf\udce9", "caf_"),
         ("x" * 300, "x" * 60),
+        *((name, f"_{name}") for name in ("CON", "con", "Prn", "aux.txt", "NUL.tar.gz", "com1", "LPT9.x", "COM¹")),
+        ("CON .txt", "_CON .txt"),
+        ("nul. ", "_nul"),
+        ("conifer", "conifer"),
+        ("com10", "com10"),
+        ('a<b>c|d?e*f"', "a_b_c_d_e_f_"),
+        ("=1+1", "_=1+1"),
+        ("-rf", "_-rf"),
+        ("@home", "_@home"),
     ],
 )
 def test_safe_names(name: str, safe: str) -> None:
@@ -236,8 +247,10 @@ def test_a_safe_name_is_one_visible_entry_of_a_folder(name: str) -> None:
     safe = safe_name(name)
     assert safe
     assert Path("x", safe).parent == Path("x")
-    assert not safe.startswith(".")
+    assert not safe.startswith((".", "-", "=", "+", "@"))
+    assert not safe.endswith((".", " "))
     assert len(safe.encode()) <= 255
+    assert not PureWindowsPath(safe).is_reserved()
 
 
 def test_names_are_numbered_until_one_is_free() -> None:
@@ -261,6 +274,87 @@ def test_hostile_categories_stay_inside(tmp_path: Path) -> None:
         f"in/out/{name}"
         for name in (CONTENTS, "__.._x/a.png.png", "a_b/b.png.png", "a_b-2/a.png.png", "A_B-3/dog.png.png")
     )
+
+
+@pytest.mark.parametrize("start", ["n", "é", "漢", "🦊", "\udcff"])
+def test_long_names_are_cut_to_be_numbered(start: str) -> None:
+    taken: set[str] = set()
+    width = len(os.fsencode(start))
+    long = start * (251 // width) + "n" * (251 % width) + ".png"
+    names = [free_name(long, taken) for _ in range(12)]
+    assert names[0] == long
+    assert len({name.casefold() for name in names}) == 12
+    assert all(len(os.fsencode(name)) <= 255 and name.endswith(".png") for name in names)
+    assert names[1].startswith(start) and names[1].endswith("-2.png") and names[11].endswith("-12.png")
+
+
+def test_a_long_name_without_a_suffix_is_cut_too() -> None:
+    taken: set[str] = set()
+    for name in ("n" * 255, "a." + "n" * 253):
+        first, second = free_name(name, taken), free_name(name, taken)
+        assert first == name and second != first and len(second) == 255
+
+
+@pytest.mark.parametrize("form", ["links", "copies"])
+def test_two_long_names_in_one_category(tmp_path: Path, form: str) -> None:
+    name = "n" * 251 + ".png"
+    pixels = {}
+    for i in range(2):
+        pixels[IDS[i]] = tmp_path / "data" / str(i) / name
+        pixels[IDS[i]].parent.mkdir(parents=True)
+        pixels[IDS[i]].write_bytes(b"%d" % i)
+    result = replace(small_result(), category=np.array([0, 0, *[-1] * 6]))
+    export(result, tmp_path / "out", form, pixels=lambda: pixels)
+    assert files_in(tmp_path / "out") == sorted([CONTENTS, f"cat/{name}", "cat/" + "n" * 249 + "-2.png"])
+
+
+def test_folders_of_awkward_categories_can_be_told_apart(tmp_path: Path) -> None:
+    names = ("CON", "_con", "metadata.csv", "=1")
+    result = replace(small_result(), names=names, category=np.array([0, 1, 2, 3, *[-1] * 4]))
+    pixels = {id_: np.zeros((2, 2), np.uint8) for id_ in IDS}
+    export(result, tmp_path / "out", "imagefolder", pixels=lambda: pixels)
+    folders = {"_CON": "CON", "_con-2": "_con", "metadata-2.csv": "metadata.csv", "_=1": "=1"}
+    assert json.loads((tmp_path / "out" / CONTENTS).read_text(encoding="utf-8"))["categories"] == folders
+    train = tmp_path / "out" / "train"
+    assert {path.name for path in train.iterdir()} == {*folders, "metadata.csv"}
+    table = rows(train / "metadata.csv")
+    assert [label for _, label in table] == ["label", "CON", "_con", "metadata.csv", "'=1"]
+    assert not [cell for row in table for cell in row if cell.startswith(tuple("=+-@"))]
+
+
+# cells that a spreadsheet would run
+
+
+def test_an_exported_table_runs_nothing_and_is_read_back_as_labels(tmp_path: Path) -> None:
+    ids = ("=cmd.png", "+a.png", "-b.png", "@c.png", "'=d.png", "e.png", "sub/=f.png", "'g.png")
+    names = ("=SUM(A1)", "'-quoted", "plain", "@new")
+    result = replace(small_result(), ids=ids, names=names, category=np.arange(8) % 4)
+    export(result, tmp_path / "table.csv", "csv")
+    table = rows(tmp_path / "table.csv")
+    assert not [cell for row in table for cell in row if cell.startswith(tuple("=+-@\t\r"))]
+    assert [row[0] for row in table[1:]] == [
+        *("'=cmd.png", "'+a.png", "'-b.png", "'@c.png", "''=d.png", "e.png", "sub/=f.png", "'g.png")
+    ]
+    for id_ in ids:
+        (tmp_path / "images" / id_).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (2, 2)).save(tmp_path / "images" / id_)
+    image_set = read_folder(tmp_path / "images", tmp_path / "table.csv")
+    labels = {id_: image_set.names[label] for id_, label in zip(image_set.ids, image_set.labels, strict=True)}
+    assert labels == {id_: names[i % 4] for i, id_ in enumerate(ids)}
+
+
+def test_a_labels_file_of_a_person_is_taken_literally(tmp_path: Path) -> None:
+    Image.new("RGB", (2, 2)).save(tmp_path / "a.png")
+    (tmp_path / "labels.csv").write_text("path,label\na.png,'=x\n", encoding="utf-8")
+    assert read_folder(tmp_path, tmp_path / "labels.csv").names == ("'=x",)
+
+
+def test_the_table_of_a_run_keeps_the_names(tmp_path: Path) -> None:
+    """It is read back by sptnet and by scripts."""
+    names = ("=cat", "'-dog", "new-1", "new-2")
+    run = make_run(tmp_path, replace(small_result(), names=names))
+    assert read_result(run).names == names
+    assert {row[1] for row in rows(run / "predictions.csv")[1:]} <= set(names)
 
 
 # what is in the way
@@ -386,14 +480,53 @@ def test_an_export_that_fails_leaves_what_was_there(run: Path, tmp_path: Path, m
     with pytest.raises(OSError, match="no space left"):
         export_run(run, out, "copies", overwrite=True)
     assert tree(out) == before
-    assert not (tmp_path / "out.part").exists()
+    assert not list(tmp_path.glob(".out*"))
 
 
 def test_the_rest_of_a_stopped_export(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "out.part").mkdir()
-    with pytest.raises(Misuse) as error:
-        export_run(run, tmp_path / "out", "copies")
-    assert str(error.value) == f"{tmp_path / 'out.part'} is in the way, left by an export that was stopped. Remove it."
+    left = tmp_path / ".out.sptnet-0123456789abcdef.part"
+    (left / "cat").mkdir(parents=True)
+    (left / "cat" / "a.png").symlink_to(tmp_path / "data" / "cat" / "a.png")
+    (tmp_path / "out.part").mkdir()  # of version 0.1.0, or of the user
+    export_run(run, tmp_path / "out", "copies")
+    assert files_in(tmp_path / "out") == [CONTENTS, *SORTED]
+    assert not left.exists() and (tmp_path / "out.part").exists()
+    assert (tmp_path / "data" / "cat" / "a.png").exists()
+
+
+@pytest.mark.parametrize("form", ["links", "imagefolder"])
+def test_killed_at_any_moment_of_replacing_an_export(run: Path, tmp_path: Path, form: str) -> None:
+    """The next export accepts what is there, and no image is changed."""
+    data = tree(tmp_path / "data")
+
+    def prepare(number: int) -> Callable[[], None]:
+        out = tmp_path / str(number) / "out"
+        export_run(run, out, "copies")
+        return lambda: export_run(run, out, form, overwrite=True)
+
+    for number in kill_everywhere(prepare, step=3):
+        out = tmp_path / str(number) / "out"
+        export_run(run, out, form, overwrite=True)
+        prefix = "train/" if form == "imagefolder" else ""
+        names = {CONTENTS, *(prefix + name for name in SORTED), *([f"{prefix}metadata.csv"] if prefix else [])}
+        assert set(files_in(out)) == names
+        assert [path.name for path in out.parent.iterdir()] == ["out"]
+    assert tree(tmp_path / "data") == data
+
+
+def test_a_file_that_comes_while_an_export_is_written_is_kept(run: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    out, copy = tmp_path / "out", shutil.copyfile
+    export_run(run, out, "links")
+
+    def copy_slowly(source: Path, target: Path) -> None:
+        (out / "notes.txt").write_text("mine")
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", copy_slowly)
+    with pytest.raises(Misuse, match=rf"^{out} holds other files than an export, such as notes\.txt, which"):
+        export_run(run, out, "copies", overwrite=True)
+    assert (out / "notes.txt").read_text() == "mine" and (out / "cat" / "a.png").is_symlink()
+    assert not list(tmp_path.glob(".out*"))
 
 
 @pytest.mark.parametrize("form", FORMS)

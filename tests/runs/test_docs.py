@@ -266,7 +266,7 @@ def exists(name: str) -> bool:
 
 OTHER = re.compile(
     r"vit_\w+\.\w+|torch\.\w+|a\.b"  # models of timm, functions of torch, and a name for any setting
-    r"|(?:[\w-]+/)*[\w.-]+\.(?:md|json|jsonl|csv|toml|html|safetensors|txt|npz|cff)"  # files that runs write
+    r"|(?:[\w-]+/)*[\w.-]+\.(?:md|json|jsonl|csv|toml|html|safetensors|txt|npz|cff|bin|lock)"  # files that runs write
     r"|(?:runs|data|ablation|cub|cars|aircraft|cifar100|imagenet1k|imagenet100)/[\w./-]+"  # data, runs and recipes
 )
 

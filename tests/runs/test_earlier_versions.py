@@ -76,7 +76,19 @@ def test_a_stopped_run_ends_as_it_would_have(old: Path, call: Call) -> None:
             assert line["losses"][phase] == pytest.approx(parts, abs=trained)
     found, expected = (rows_of(folder / "predictions.csv") for folder in (run, WRITTEN / "expected"))
     assert_same_answers(found, expected, certainty_tolerance(run) + trained)
-    assert json.loads((run / "run.json").read_text())["status"] == "finished"
+    facts = json.loads((run / "run.json").read_text())
+    before = json.loads((WRITTEN / "stopped" / "run.json").read_text())["data"]
+    assert facts["status"] == "finished"
+    assert facts["data"]["fingerprint"] == before["fingerprint"] and facts["data"]["fingerprint_version"] == 1
+    flags, earlier = ((folder / "tokens" / "filled.bin").read_bytes() for folder in (run, WRITTEN / "stopped"))
+    assert sum(flags) > sum(earlier) and not (run / "tokens" / "sums.bin").exists(), "the bank keeps its layout"
+
+
+def test_a_stopped_run_still_notices_other_images(old: Path, call: Call) -> None:
+    image = min((old / "photos").rglob("*.png"))
+    image.write_bytes(image.read_bytes() + b"\0")
+    answer = call("train", "--resume", "--out", old / "stopped")
+    assert (answer.code, "the images are not those this run began with" in answer.err) == (2, True)
 
 
 def test_the_setting_that_is_gone_is_named_once(old: Path, call: Call) -> None:

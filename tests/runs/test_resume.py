@@ -430,20 +430,24 @@ def count_writes(die_at=None, log=None):
 
 
 def test_killed_at_any_write(command, train_words, undisturbed, tmp_path, assert_same_result):
-    """From the first write of a run that leaves something to go on with, to its last."""
+    """From the first write of a run to its last; one that has no settings yet is begun again."""
     reference = undisturbed(command, train_words)
     log = tmp_path / "log"
     assert command([*train_words, "--out", str(tmp_path / "all")], count_writes(log=log)).wait() == 0
     total = len(log.read_text().splitlines())
     assert total > 30
-    first = 4  # config.toml is written by then
-    points = np.linspace(first, total, 3).astype(int).tolist()
-    for point in points:
+    early = 6  # the marker is there, the settings are not
+    for point in [early, *np.linspace(total // 2, total, 2).astype(int).tolist()]:
         folder = tmp_path / f"run{point}"
         process = command([*train_words, "--out", str(folder)], count_writes(die_at=point))
         assert process.wait() == -signal.SIGKILL, process.said
-        assert (folder / "config.toml").exists()
-        go_on(command, folder)
+        assert (folder / "config.toml").exists() == (point > early)
+        if point == early:
+            assert (folder / ".sptnet-run").exists()
+            again = command([*train_words, "--overwrite", "--out", str(folder)])
+            assert again.wait() == 0, again.said
+        else:
+            go_on(command, folder)
         assert_same_result(folder, reference)
 
 
@@ -477,7 +481,9 @@ from sptnet.training.trainer import StageTrainer
 
 step = StageTrainer.train_step
 StageTrainer.train_step = lambda self, *words: (time.sleep(0.5 * (self.epoch > 0)), step(self, *words))[1]
-signal.signal(signal.SIGINT, signal.default_int_handler)  # tests run in the background may have it ignored
+# Tests may run in the background or under nohup, where signals are ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 main()
 """
 
@@ -489,19 +495,26 @@ def real_command(*words):
     return subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
 
-def test_ctrl_c_says_how_to_go_on_and_that_works(command, train_words, undisturbed, tmp_path, assert_same_result):
+@pytest.mark.parametrize(
+    ("number", "said_first"), [(signal.SIGINT, "stopped; "), (signal.SIGTERM, "stopped by SIGTERM; ")]
+)
+def test_a_signal_says_how_to_go_on_and_that_works(
+    command, train_words, undisturbed, tmp_path, assert_same_result, number, said_first
+):
     folder = tmp_path / "a run"
     process = real_command(*train_words, "--out", str(folder))
     try:
         wait_until(lambda: (folder / "checkpoints").is_dir() and newest_checkpoint(folder / "checkpoints"))
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, said = process.communicate(timeout=120)
     finally:
         process.kill()
-    assert process.returncode == 130, said
+    assert process.returncode == 128 + number, said
     assert "Traceback" not in said
+    assert json.loads((folder / "run.json").read_text())["status"] == "stopped"
     assert out == ""
     (line,) = [line for line in said.splitlines() if "Resume with: " in line]
+    assert line.startswith(f"{said_first}the last whole epoch is kept. Resume with: ")
     program, *words = shlex.split(line.split("Resume with: ")[1])
     assert (program, words) == ("sptnet", ["train", "--resume", "--out", str(folder)])
     resumed = command(words)
@@ -510,15 +523,68 @@ def test_ctrl_c_says_how_to_go_on_and_that_works(command, train_words, undisturb
     assert_same_result(folder, undisturbed(command, train_words))
 
 
-def test_ctrl_c_at_a_terminal_reaches_the_workers_too(command, train_words, tmp_path):
+def ending_workers_first(pid, number):
+    """Signal the children of a process, and the process when they have got it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), number)
+    os.kill(pid, number)
+
+
+@pytest.mark.parametrize(
+    ("number", "send"),
+    [
+        (signal.SIGINT, os.killpg),
+        (signal.SIGTERM, os.killpg),
+        (signal.SIGHUP, os.killpg),
+        (signal.SIGTERM, os.kill),
+        (signal.SIGTERM, ending_workers_first),
+    ],
+)
+def test_a_signal_ends_the_workers_too(command, train_words, tmp_path, number, send):
+    """Ctrl-C and batch systems signal all processes of a group, in any order, or only the first one."""
     folder = tmp_path / "run"
     settings = ["--set", "views.workers=2", "--set", "simgcd.epochs=1000"]
     process = command([*train_words, *settings, "--out", str(folder)])
     wait_until(lambda: (folder / "checkpoints").is_dir() and newest_checkpoint(folder / "checkpoints"))
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait() == 130, process.said
+    send(process.pid, number)
+    assert process.wait() == 128 + number, process.said
     assert "Traceback" not in process.said
     assert process.said.count("Resume with: sptnet train --resume") == 1
+    assert json.loads((folder / "run.json").read_text())["status"] == "stopped"
+    wait_until(lambda: not group_exists(process.pid))
+
+
+def group_exists(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_run_that_fails_says_so(run_it, tiny_config, few_digits, tmp_path, monkeypatch):
+    stop_at_step(monkeypatch, 1, Failure("spoilt"))
+    with pytest.raises(Failure, match="spoilt"):
+        run_it(tmp_path / "run", tiny_config, few_digits)
+    assert RunFolder(tmp_path / "run").facts()["status"] == "failed"
+    monkeypatch.undo()
+    run_it(tmp_path / "run", resume=True, data=few_digits)
+    assert RunFolder(tmp_path / "run").facts()["status"] == "finished"
+
+
+def test_a_full_disk_does_not_hide_why_a_run_failed(run_it, tiny_config, few_digits, tmp_path, monkeypatch):
+    def full(self, facts):
+        raise OSError(28, "No space left on device")
+
+    def spoilt(self, batch, phase, at):
+        monkeypatch.setattr(RunFolder, "write_facts", full)
+        raise Failure("spoilt")
+
+    monkeypatch.setattr(StageTrainer, "train_step", spoilt)
+    with pytest.raises(Failure, match="spoilt") as caught:
+        run_it(tmp_path / "run", tiny_config, few_digits)
+    assert caught.value.__notes__ == ["run.json could not be written: [Errno 28] No space left on device"]
 
 
 def test_ctrl_c_during_a_destructor_is_not_lost(command, train_words, tmp_path):

@@ -110,9 +110,9 @@ def test_two_machines_leave_the_run_of_one_and_each_has_its_own_bank(
     ]
     assert [machine.wait(timeout=300) for machine in machines] == [0, 0]
     assert_same_run(tmp_path / "run", tmp_path / "alone", tiny_weights)
-    banks = [(tmp_path / "run" / "tokens" / f"machine-{n}" / "filled.bin").read_bytes() for n in (0, 1)]
+    banks = [(tmp_path / "run" / "tokens" / f"machine-{n}" / "sums.bin").read_bytes() for n in (0, 1)]
     assert all(any(bank) for bank in banks) and banks[0] != banks[1]
-    assert not (tmp_path / "run" / "tokens" / "filled.bin").exists()
+    assert not (tmp_path / "run" / "tokens" / "sums.bin").exists()
 
 
 def free_port() -> int:
@@ -222,3 +222,32 @@ def test_a_killed_process_ends_the_job_and_another_number_of_processes_resumes_i
     assert again.returncode == 0, again.stderr
     assert "going on from stage" in again.stderr
     assert_same_run(run, alone, tiny_weights)
+
+
+def test_the_stop_of_a_batch_system_ends_all_processes_with_one_line(words: list[str], tmp_path: Path) -> None:
+    """It signals torchrun and all processes, and torchrun signals its processes once more."""
+    run = tmp_path / "run"
+    module = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    job = subprocess.Popen(
+        [*module, *words, "--out", run, "--set", "simgcd.epochs=1000"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 200
+        while not list((run / "checkpoints").glob("stage0-*")) and time.monotonic() < deadline:
+            assert job.poll() is None, job.stderr and job.stderr.read()
+            time.sleep(0.02)
+        os.killpg(job.pid, signal.SIGTERM)
+        _, said = job.communicate(timeout=200)
+        assert job.returncode != 0
+        assert said.count("stopped by SIGTERM; the last whole epoch is kept. Resume with: sptnet train --resume") == 1
+        assert json.loads((run / "run.json").read_text())["status"] == "stopped"
+        with pytest.raises(ProcessLookupError):
+            os.killpg(job.pid, 0)
+    finally:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)

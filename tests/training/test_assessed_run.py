@@ -116,7 +116,7 @@ def test_a_run_killed_while_it_writes_its_results_ends_as_it_would_have(
         patch.setattr(f"sptnet.training.experiment.{writer}", killed)
         with pytest.raises(KeyboardInterrupt):
             run_it(tmp_path / "run", config, few_digits)
-    assert RunFolder(tmp_path / "run").facts()["status"] == "running"
+    assert RunFolder(tmp_path / "run").facts()["status"] == "stopped"
     assert load_model(tmp_path / "run")[1].calibrator == (None if writer == "update_card" else CALIBRATOR)
     run_it(tmp_path / "run", data=few_digits, resume=True)
     assert_same_result(tmp_path / "run", whole)

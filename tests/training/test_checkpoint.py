@@ -55,7 +55,9 @@ def test_no_checkpoint_at_all(tmp_path):
 
 
 def test_a_leftover_part_is_neither_read_nor_in_the_way(tmp_path):
-    (tmp_path / "stage0-epoch00009.safetensors.part").write_bytes(b"half a checkpoint")
+    left = tmp_path / ".stage0-epoch00009.safetensors.sptnet-0123456789abcdef.part"
+    left.mkdir()
+    (left / "stage0-epoch00009.safetensors").write_bytes(b"half a checkpoint")
     assert newest_checkpoint(tmp_path) is None
     path = save_checkpoint(tmp_path, example(0, 9))
     assert load_checkpoint(path).epoch == 9
@@ -82,7 +84,7 @@ def test_the_old_file_stays_until_the_new_one_is_on_the_disk(tmp_path, monkeypat
     monkeypatch.setattr(os, "fsync", lambda file: (order.append(("sync", path.read_text())), sync(file)))
     monkeypatch.setattr(os, "replace", lambda a, b: (order.append(("replace", path.read_text())), replace(a, b)))
     write_text_atomically(path, "new")
-    assert order == [("sync", "old"), ("replace", "old")]
+    assert order == [("sync", "old"), ("replace", "old"), ("sync", "new")], "the file, then its folder"
     assert path.read_text() == "new"
 
 
@@ -244,6 +246,67 @@ def test_other_frozen_weights_are_refused(stopped, tiny_config, tiny_weights, fe
     run_it(stopped, data=few_digits, resume=True)
 
 
+@pytest.fixture
+def forge(stopped):
+    """Function that changes the newest checkpoint of the stopped run and gives it a valid checksum."""
+
+    def change(tensors=None, remove=(), **facts):
+        path = newest_checkpoint(stopped / "checkpoints")
+        old = load_checkpoint(path)
+        made = {name: value for name, value in (old.tensors | (tensors or {})).items() if name not in remove}
+        own = {"stage": old.stage, "epoch": old.epoch, **old.facts} | facts
+        text = json.dumps({key: value for key, value in own.items() if value != "gone"})
+        save_file(made, path, {"sptnet": text, "sha256": digest(made, text)})
+        return stopped
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda: {"remove": ["model.head.prototypes"]}, r"model\.head\.prototypes is missing"),
+        (lambda: {"tensors": {"model.head.prototypes": torch.zeros(1, 96)}}, r"shape \(1, 96\), not \(10, 96\)"),
+        (lambda: {"tensors": {"model.head.prototypes": torch.zeros(())}}, r"shape \(\), not \(10, 96\)"),
+        (
+            lambda: {"tensors": {"momentum.head.prototypes": torch.zeros(1, 96)}},
+            r"momentum\.head\.prototypes has the sha",
+        ),
+        (lambda: {"tensors": {"model.head.prototypes": torch.zeros(10, 96).double()}}, "type float64, not float32"),
+        (lambda: {"tensors": {"model.more": torch.zeros(3)}}, r"model\.more is not part of it"),
+        (lambda: {"stage": 7}, "it is of stage 8, and there are 2"),
+    ],
+    ids=["lacking", "broadcast", "scalar", "momentum", "type", "more", "stage"],
+)
+def test_a_checkpoint_of_other_settings_is_refused(forge, few_digits, run_it, change, says):
+    stopped = forge(**change())
+    with pytest.raises(
+        Failure, match=rf"the checkpoint does not fit the settings of the run: .*{says}.*`overwrite=True`"
+    ):
+        run_it(stopped, data=few_digits, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"epoch": "x"}, "epoch: input should be a valid integer"),
+        ({"epoch": -1}, "epoch: input should be greater than or equal to 0"),
+        ({"stage": "gone"}, "stage: field required"),
+        ({"best": [1]}, "best: list should have at least 2 items"),
+        ({"scalers": []}, "scalers: input should be a valid dictionary"),
+        ({"scalers": {"model": {"scale": 1.0}}}, r"scalers\.model: a gradient scaler has"),
+        ({"ending": 3}, "ending: input should be a valid list"),
+        ({"seconds": "1"}, "seconds: input should be a valid number"),
+        ({"seconds": float("nan")}, "NaN is not valid JSON"),
+    ],
+)
+def test_wrongly_typed_facts_of_a_checkpoint_are_named(forge, few_digits, run_it, facts, says):
+    stopped = forge(**facts)
+    path = newest_checkpoint(stopped / "checkpoints")
+    with pytest.raises(Failure, match=rf"{re.escape(str(path))} is damaged \({says}.*goes on from stage0-epoch00001"):
+        run_it(stopped, data=few_digits, resume=True)
+
+
 def other_pixel(data):
     sources = list(data.image_set.sources)
     sources[7] = sources[7].copy()
@@ -265,4 +328,4 @@ def test_other_images_are_refused(stopped, few_digits, run_it, change):
     with pytest.raises(Misuse, match=r"images are not those this run began with.*`overwrite=True`"):
         run_it(stopped, data=data, resume=True)
     assert (stopped / "metrics.jsonl").read_text() == metrics
-    assert json.loads((stopped / "run.json").read_text())["status"] == "running"
+    assert json.loads((stopped / "run.json").read_text())["status"] == "stopped"

@@ -14,6 +14,7 @@ from sptnet.methods import stages_of
 from sptnet.results.run_folder import RunFolder
 from sptnet.training import trainer as trainer_module
 from sptnet.training.deadline import PACE_STEPS, Deadline, Ending
+from sptnet.training.stage import share_done
 from sptnet.training.trainer import StageTrainer
 
 
@@ -118,6 +119,24 @@ def test_without_a_limit_nothing_changes() -> None:
     assert roomy.ending is None and plain.deadline is None
     states = [trainer.model.state_dict() for trainer in (plain, roomy)]
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+def test_the_share_done_is_that_of_the_time_if_the_limit_comes_first() -> None:
+    """Ten steps are planned; there is time for four, the last of them annealed."""
+    clock = Clock()
+    plain, timed, ended = limited(), limited(minutes=1.0), limited(max_steps=5)
+    timed.deadline = Deadline(60.0, clock=clock)
+    for trainer in (plain, timed, ended):
+        trainer.steps_done = 2
+    assert [share_done(trainer) for trainer in (plain, timed, ended)] == [0.2, 0.2, 0.4]
+    clock.now += 45.0
+    assert share_done(timed) == 0.75
+    timed.steps_done, timed.ending = 3, Ending(3, 5)
+    assert share_done(timed) == pytest.approx(0.9)
+    timed.steps_done = 4
+    assert share_done(timed) == pytest.approx(0.95)
+    timed.steps_done = 5
+    assert share_done(timed) == 1.0
 
 
 class Jumps:

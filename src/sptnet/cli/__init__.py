@@ -4,9 +4,12 @@ Heavy imports are inside the commands, so that help is fast.
 """
 
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 import typer
 
+from sptnet.cli.output import prepare_streams, show_error, show_line
 from sptnet.cli.processes import let_first_print, prints_error, set_up_rank
 from sptnet.cli.stopping import Stopped, Verbs
 from sptnet.cli.verbs import (
@@ -26,6 +29,7 @@ from sptnet.cli.verbs import (
     train,
 )
 from sptnet.errors import SptnetError
+from sptnet.runtime.interrupt import STOP_SIGNALS, noted_interrupts
 from sptnet.runtime.torchrun import is_first
 
 app = typer.Typer(
@@ -33,7 +37,6 @@ app = typer.Typer(
     cls=Verbs,
     help="Generalized category discovery in images: recognise the categories you know, find the new ones.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo.demo)
@@ -58,24 +61,38 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
     if version:
         from sptnet import __version__
 
-        print(__version__)
+        show_line(__version__)
         raise typer.Exit
 
 
 def main() -> None:
-    """Run a command. Exit codes: 0 for success, 1 for a failure, 2 for misuse, 130 after Ctrl-C."""
+    """Run a command.
+
+    Exit codes: 0 for success, 1 for a failure, 2 for misuse, 128 + n after signal n: 130 after Ctrl-C, 143 after
+    SIGTERM, 129 after SIGHUP.
+    """
+    prepare_streams()
     set_up_rank(sys.argv[1:])
-    try:
-        app(prog_name="sptnet")
-    except Stopped as stop:
-        if is_first():
-            print(stop, file=sys.stderr)
-        sys.exit(stop.exit_code)
-    except SptnetError as error:
-        if prints_error(error):
-            print(f"error: {error.shown or error}", file=sys.stderr)
-        let_first_print(error)
-        sys.exit(error.exit_code)
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+    with noted_interrupts(STOP_SIGNALS, second_ends=True):
+        try:
+            app(prog_name="sptnet")
+        except Stopped as stop:
+            _end(stop)
+        except KeyboardInterrupt as interrupt:  # before the command began
+            _end(Stopped(interrupt))
+        except SptnetError as error:
+            if prints_error(error):
+                show_error(f"error: {error.shown or error}")
+            let_first_print(error)
+            sys.exit(error.exit_code)
+        except OSError as error:
+            show_error(f"error: {error}")
+            sys.exit(1)
+
+
+def _end(stop: Stopped) -> NoReturn:
+    """Say what is kept, and exit."""
+    if is_first():
+        with suppress(OSError):  # a terminal that was closed shows nothing
+            show_error(str(stop))
+    sys.exit(stop.exit_code)

@@ -7,11 +7,10 @@ Library errors name Python parameters and settings between backticks: `overwrite
 
 import ast
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from sptnet.runtime.text import printable
+from sptnet.runtime.text import shell_line, shell_word
 
 OWN_OPTIONS = {
     "data.folder": ("data", "folder"),
@@ -25,6 +24,8 @@ OWN_OPTIONS = {
     "mugcd.start_from": ("start_from",),
 }
 """Parameters of commands that stand for a setting."""
+SWITCHES = {"data.folder_labels=false": "no_folder_labels", "data.max_unreadable=1": "skip_unreadable"}
+"""Parameters of commands that stand for a setting with a value."""
 _MARKED = re.compile(r"`([^`]+)`")
 _NAME = re.compile(r"[a-z_][a-z0-9_.]*")
 
@@ -51,6 +52,8 @@ def _render(text: str, flags: Mapping[str, str]) -> str | None:
     call = re.fullmatch(r"([a-z_]+)\((.*)\)", text, flags=re.DOTALL)
     if call is not None:
         return _command(text)
+    if SWITCHES.get(text) in flags:
+        return flags[SWITCHES[text]]
     name, equals, value = text.partition("=")
     if not _NAME.fullmatch(name):
         return None
@@ -71,7 +74,7 @@ def _plain(value: str) -> str:
         literal = ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return value
-    return printable(shlex.quote(str(literal)))
+    return shell_word(str(literal))
 
 
 def _command(text: str) -> str | None:
@@ -90,4 +93,4 @@ def _command(text: str) -> str | None:
             words += [flag] if value is True else [flag, str(value)]
     except ValueError:
         return None
-    return shlex.join(["sptnet", call.func.id.rstrip("_"), *words])
+    return shell_line(["sptnet", call.func.id.rstrip("_"), *words])

@@ -6,15 +6,77 @@ from typing import Annotated, Any
 
 import typer
 
+from sptnet.cli import completion
+
 SETTING = Annotated[
-    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change one setting; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="A.B=C", help="Change one setting; may be repeated.", autocompletion=completion.settings
+    ),
 ]
 
 BACKBONE = Annotated[
     str | None, typer.Option(help="timm name or sptnet_digits_vit; auto is the recipe's, or DINO ViT-B/16.")
 ]
 WEIGHTS = Annotated[Path | None, typer.Option(help="Weights file of the backbone instead of a download.")]
-DEVICE = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+DEVICE = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.devices)]
+
+# Of `discover` and `check`, which take the same options for images and plan.
+LABELS = Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")]
+UNLABELLED = Annotated[str | None, typer.Option(help="Sub-folder of unsorted images, if called otherwise.")]
+NO_FOLDER_LABELS = Annotated[
+    bool, typer.Option("--no-folder-labels", help="Sub-folders are no categories, but sites, cameras or dates.")
+]
+SKIP_UNREADABLE = Annotated[
+    bool, typer.Option("--skip-unreadable", help="Skip unreadable images, however many; else 1 % at most.")
+]
+CATEGORIES = Annotated[
+    str | None, typer.Option(metavar="N|auto", help="How many there are, known and new; auto counts them.")
+]
+METHOD = Annotated[
+    str | None,
+    typer.Option(
+        help="auto, which takes what the time allows, or kmeans, sskmeans, gcd, simgcd, sptnet, rankstats, uno, "
+        "orca, dccl, promptcal, cipr, gpc or mugcd.",
+        autocompletion=completion.methods,
+    ),
+]
+MINUTES = Annotated[float | None, typer.Option(help="Time there is: 30 on a CPU, 240 on a GPU.")]
+EPOCHS = Annotated[int | None, typer.Option(min=1, help="Epochs of training instead of what the time allows.")]
+SEED = Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")]
+NO_REPORT = Annotated[bool, typer.Option("--no-report", help="Leave the report page out.")]
+
+
+def discovery_settings(
+    folder: Path | None,
+    labels: Path | None,
+    unlabelled: str | None,
+    no_folder_labels: bool,
+    skip_unreadable: bool,
+    categories: str | None,
+    epochs: int | None,
+    backbone: str | None,
+    weights: Path | None,
+    device: str | None,
+    seed: int | None,
+    settings: Sequence[str] | None,
+) -> dict[str, Any]:
+    """Return the settings that the options of `discover` and `check` stand for, by key."""
+    from sptnet.config.recipes import epoch_settings
+
+    plain = {
+        "data.folder": folder and folder.resolve(),
+        "data.labels": labels and labels.resolve(),
+        "data.unlabelled": unlabelled,
+        "data.folder_labels": False if no_folder_labels else None,
+        "data.max_unreadable": 1.0 if skip_unreadable else None,
+        "n_categories": categories and (int(categories) if categories.isdecimal() else categories),
+        "device": device,
+        "seed": seed,
+        **of_backbone(backbone, weights),
+        **epoch_settings(epochs),
+    }
+    return given_settings(plain, settings)
 
 
 def of_backbone(name: str | None, weights: Path | None) -> dict[str, Any]:

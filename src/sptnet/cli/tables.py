@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sptnet.runtime.text import printable
+from sptnet.cli.output import show_line
+from sptnet.runtime.text import printable, visible
 
 if TYPE_CHECKING:
     from sptnet.results.categories import Category
@@ -26,13 +27,14 @@ def percent(value: float | None) -> str:
 def print_table(title: str, columns: list[str], rows: list[list[str]], lefts: int = 1) -> None:
     """Print a table; the first `lefts` columns are left-aligned, the others right-aligned.
 
-    Cells are printed verbatim: rich would interpret [bold] or :cat: in plain strings.
+    Cells are printed verbatim, but for control characters, which are escaped: rich would interpret [bold] or :cat: in
+    plain strings.
     """
-    table = Table(title=Text(title, style="table.title"), title_justify="left")
+    table = Table(title=Text(visible(title), style="table.title"), title_justify="left")
     for i, column in enumerate(columns):
-        table.add_column(Text(column), justify="left" if i < lefts else "right")
+        table.add_column(Text(visible(column)), justify="left" if i < lefts else "right")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     Console(highlight=False, width=None if Console().is_terminal else 110).print(table)
 
 
@@ -45,7 +47,7 @@ def print_categories(run: Path, categories: "Sequence[Category]") -> None:
 def print_labels_to_check(n: int) -> None:
     """Print the number of labels that the model contradicts, if there are any."""
     if n:
-        print(f"labels to check: {n:,} (the model contradicts them; the report shows the images)")
+        show_line(f"labels to check: {n:,} (the model contradicts them; the report shows the images)")
 
 
 def category_rows(categories: "Sequence[Category]") -> list[list[str]]:
@@ -76,4 +78,4 @@ def print_scores(scores: dict[str, Any], run: Path | None = None) -> None:
     if rows:
         print_table("accuracy in per cent", ["images", "matching", "All", "Old", "New", "NMI", "ARI"], rows, lefts=2)
     if run is not None:
-        print(f"run: {run}")
+        show_line(f"run: {run}")

@@ -2,7 +2,7 @@
 
 A graph of five neighbours per point is cut into modules by the map equation. On drawn folders of photos the true number
 was between the count with the best silhouette, which merges categories, and the number of modules, which splits them
-(docs/results.md). Where categories are well separated, both are the true number.
+(docs/results.md). Where categories are well separated, both are near the true number.
 """
 
 import math

@@ -2,7 +2,6 @@
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -14,8 +13,11 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from sptnet.config import Config
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
+from sptnet.runtime import readers
 from sptnet.runtime.progress import say
+from sptnet.runtime.readers import one_line, read_text, shown
+from sptnet.runtime.text import printable
 
 Settings = Mapping[str, Any]
 """Values by dotted key, such as `{"training.batch_size": 64}`."""
@@ -49,11 +51,8 @@ def recipe_text(recipe: str) -> str:
     if recipe in recipe_names():
         return (files("sptnet") / "recipes").joinpath(*f"{recipe}.toml".split("/")).read_text(encoding="utf-8")
     path = Path(recipe)
-    if path.is_file():
-        try:
-            return path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise Misuse(f"{recipe} is not a text file in UTF-8. Give a TOML recipe.") from error
+    if "\0" not in recipe and path.is_file():
+        return read_text(path, "Give a TOML recipe.", Misuse, "is not a text file in UTF-8")
     raise Misuse(
         f"there is no recipe {recipe!r}, neither in the package nor as a file.{_recipe_hint(recipe)} "
         "`sptnet recipes list` shows the recipes of the package."
@@ -102,7 +101,7 @@ def recipe_values(recipe: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
 def _base_of(recipe: str, base: Any) -> str:
     """Return the name or the path of the base that a recipe names."""
     if not isinstance(base, str):
-        raise Misuse(f'{recipe} says base = {base!r}. Give the name of a recipe, such as base = "cub/simgcd".')
+        raise Misuse(f'{recipe} says base = {shown(base)}. Give the name of a recipe, such as base = "cub/simgcd".')
     if base in recipe_names():
         return base
     path = base if recipe in recipe_names() else str(Path(recipe).parent / base)
@@ -131,9 +130,9 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 def parse_toml(text: str, source: str) -> dict[str, Any]:
     """Parse TOML; `source` names the text in error messages."""
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise Misuse(f"{source} is not valid TOML: {error}. Mend that line.") from error
+        return readers.parse_toml(text)
+    except ValueError as error:
+        raise Misuse(f"{source} is not valid TOML: {one_line(error)}. Mend that line.") from error
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
@@ -156,7 +155,7 @@ def with_settings(values: Mapping[str, Any], settings: Settings) -> dict[str, An
         for parent in parents:
             section = section.setdefault(parent, {})
             if not isinstance(section, dict):
-                raise Misuse(f"`{key}={value!r}`: {parent} is a value, not a section.")
+                raise Misuse(f"`{key}={shown(value)}`: {parent} is a value, not a section.")
         section[last] = value
     return changed
 
@@ -166,26 +165,32 @@ def parse_value(text: str) -> Any:
     if text in ("none", "None", "null"):
         return None
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return readers.parse_toml(f"value = {text}")["value"]
+    except ValueError:
         return text
 
 
+MOST_EXPLAINED = 20
+"""Invalid keys that a message explains."""
 RETIRED: dict[str, Any] = {"views.cutting": "auto", "training.compile": False}
 """Removed settings of earlier versions with their former defaults; they are accepted and have no effect."""
 
 
 def make_config(values: dict[str, Any], source: str) -> Config:
     """Validate settings by section; removed ones are dropped. `source` names their origin in error messages."""
+    try:
+        return _validated(values, source)
+    except ValidationError as error:
+        listed = "".join(f"\n  - {problem}" for problem in _explain(error))
+        raise Misuse(f"{source} and `settings` make no valid configuration; mend:{listed}") from error
+
+
+def _validated(values: dict[str, Any], source: str) -> Config:
     values = _without_retired(values, source)
     prompt = values.get("prompt")
     if isinstance(prompt, dict) and prompt.get("kind", "") is None:
         prompt["kind"] = "none"  # `parse_value` turns none into None, but here it is the name of a kind
-    try:
-        return Config(**values)
-    except ValidationError as error:
-        listed = "".join(f"\n  - {problem}" for problem in _explain(error))
-        raise Misuse(f"{source} and `settings` make no valid configuration; mend:{listed}") from error
+    return Config(**values)
 
 
 def _without_retired(values: dict[str, Any], source: str) -> dict[str, Any]:
@@ -195,7 +200,7 @@ def _without_retired(values: dict[str, Any], source: str) -> dict[str, Any]:
         if isinstance(kept.get(section), dict) and name in kept[section]:
             value = kept[section].pop(name)
             if value != default:
-                _warn_retired(source, key, str(value))
+                _warn_retired(source, key, printable(value) if isinstance(value, str) else shown(value))
     return kept
 
 
@@ -208,7 +213,7 @@ def _warn_retired(source: str, key: str, value: str) -> None:
 def _explain(error: ValidationError) -> list[str]:
     """Return one line per invalid key; several reasons for one key are joined."""
     reasons: dict[str, list[str]] = {}
-    for problem in error.errors():
+    for problem in error.errors()[:MOST_EXPLAINED]:
         if not problem["loc"]:  # a rule about several keys
             reasons[problem["msg"].removeprefix("Value error, ") + "."] = []
             continue
@@ -217,15 +222,16 @@ def _explain(error: ValidationError) -> list[str]:
             reasons[f"unknown key {key}. {_suggestion(key)}"] = []
             continue
         reason = problem["msg"][0].lower() + problem["msg"][1:]
+        reason = re.sub(r"\b10{15,}\b", lambda power: f"1e{len(power[0]) - 1}", reason)
         if problem["type"] == "model_type":
             reason = f"this is a section with keys of its own, such as {_first_key_of(key)}"
-        reasons.setdefault(f"{key}: {{}}. Got {problem['input']!r}.", []).append(reason)
+        reasons.setdefault(f"{key}: {{}}. Got {shown(problem['input'])}.", []).append(reason)
     return [text.replace("{}", " or ".join(dict.fromkeys(why)), 1) for text, why in reasons.items()]
 
 
 def _key(location: tuple[int | str, ...]) -> str:
     """Return the dotted key without the parts that pydantic appends (branches of a union, list positions)."""
-    head, *rest = [str(part) for part in location]
+    head, *rest = [printable(str(part)) for part in location]
     section = Config.model_fields.get(head)
     is_section = section is not None and isinstance(section.default, BaseModel)
     return f"{head}.{rest[0]}" if rest and is_section else head
@@ -262,11 +268,12 @@ def to_toml(config: Config) -> str:
 
 def read_config(path: Path) -> Config:
     """Read the complete configuration that a run wrote."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise Failure(f"{path} cannot be read ({error.strerror}). Is this the folder of a run?") from error
-    return make_config(parse_toml(text, str(path)), str(path))
+    with readers.reading(path, "Restore it, or train into another folder."):
+        values = readers.parse_toml(readers.decoded(path))
+        try:
+            return _validated(values, str(path))
+        except ValidationError as error:
+            raise ValueError(" ".join(_explain(error)[:3])) from error
 
 
 def epoch_settings(epochs: int | None) -> dict[str, int | None]:

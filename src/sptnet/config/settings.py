@@ -7,12 +7,17 @@ from pydantic import Field, model_validator
 from sptnet.config.sections import (
     ClusteringSettings,
     Count,
+    ImageSize,
     Names,
     NonNegative,
+    Output,
     Positive,
     Section,
     Share,
+    Starts,
+    Steps,
     TimedSettings,
+    Width,
 )
 from sptnet.config.systems import (
     CalibratedSettings,
@@ -43,6 +48,8 @@ DataSource = Literal[
     "fashion_mnist",
 ]
 
+MOST_HEAD_WEIGHTS = 500_000_000
+
 
 class DataSettings(Section):
     """Images, labels and split."""
@@ -50,6 +57,9 @@ class DataSettings(Section):
     source: DataSource = Field("folder", description="a benchmark by name, a folder, or a folder of domains")
     folder: str | None = Field(None, description="folder of images")
     labels: str | None = Field(None, description="CSV of path,label instead of sub-folder names")
+    folder_labels: bool = Field(
+        True, description="sub-folder names are labels; false if they are sites, cameras or dates"
+    )
     split: str | None = Field(None, description="a split.json to use instead of drawing one")
     unlabelled: str = Field("unlabelled", description="sub-folder that holds the unsorted images")
     labelled_domain: str | None = Field(None, description="the domain with labels, in a folder of domains")
@@ -58,7 +68,7 @@ class DataSettings(Section):
         None, description="a number or a list of names; 0 for images without labels"
     )
     labelled_share: Share = Field(0.5, description="share of the known classes' images that keep their label")
-    split_seed: int = Field(0, ge=0)
+    split_seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     holdout_share: Share = Field(0.0, description="share of the labelled images kept aside for model selection")
     check_counts: bool = Field(True, description="compare a benchmark's number of images with the published one")
     max_unreadable: Share = Field(0.01, description="largest share of unreadable images that is skipped")
@@ -69,15 +79,15 @@ class BackboneSettings(Section):
 
     name: str = Field("vit_base_patch16_224.dino", description="timm name, or sptnet_digits_vit")
     weights: str | None = Field(None, description="local weights file instead of a download")
-    image_size: Count | None = Field(None, description="pixels; the backbone's own, at most 224, if not given")
+    image_size: ImageSize | None = Field(None, description="pixels; the backbone's own, at most 224, if not given")
     trainable_blocks: Count = 1
 
 
 class HeadSettings(Section):
     """Classifier and projection head."""
 
-    hidden: Count = Field(2048, description="width of the projection MLP")
-    bottleneck: Count = Field(256, description="length of the projections")
+    hidden: Width = Field(2048, description="width of the projection MLP")
+    bottleneck: Width = Field(256, description="length of the projections")
     start: Literal["random", "clusters"] = Field(
         "random", description="first prototypes; clusters: centroids of semi-supervised k-means on frozen features"
     )
@@ -89,16 +99,16 @@ class HeadSettings(Section):
 class ViewSettings(Section):
     """Views: how images are read, cropped and cached."""
 
-    crop_ratio: Annotated[float, Field(gt=0, le=1)] = Field(0.875, description="crop size / short side")
+    crop_ratio: Annotated[float, Field(ge=0.1, le=1)] = Field(0.875, description="crop size / short side")
     flip: Share = 0.5
     reading: Literal["auto", "quick", "exact"] = Field(
         "auto",
         description="exact: pixels equal to those of the published code; quick: a few differ by one level; "
         "auto: exact for benchmarks, quick for other images",
     )
-    workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
-    cache_mb: Annotated[int, Field(ge=0)] = Field(1024, description="memory for decoded images")
-    bank: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
+    workers: Annotated[int, Field(ge=0, le=1024)] | Literal["auto"] = "auto"
+    cache_mb: Annotated[int, Field(ge=0, le=10**9)] = Field(1024, description="memory for decoded images")
+    bank: Annotated[int, Field(ge=0, le=10_000)] | Literal["auto"] = Field(
         0, description="fixed views per image with their tokens kept on disk; 0: fresh views; auto: as many as fit"
     )
     bank_folder: str | None = Field(None, description="folder of the token bank; the run's own if not given")
@@ -113,9 +123,9 @@ class PromptSettings(Section):
     kind: Literal["none", "global", "shared", "spatial", "shared+global", "spatial+global", "vpt", "deep"] = (
         "spatial+global"
     )
-    width: Count = Field(1, description="m, width of the frame inside every patch")
-    border: Count = Field(30, description="m+, width of the border round the image")
-    tokens: Count = Field(5, description="prompt tokens per layer, for vpt and deep")
+    width: ImageSize = Field(1, description="m, width of the frame inside every patch")
+    border: ImageSize = Field(30, description="m+, width of the border round the image")
+    tokens: Annotated[int, Field(ge=1, le=1024)] = Field(5, description="prompt tokens per layer, for vpt and deep")
     noise: NonNegative = Field(
         1.0, description="standard deviation of the initial prompts; 0: images are unchanged at the start"
     )
@@ -159,10 +169,10 @@ class SptNetSettings(StageSettings):
         "random-prompts",
         "fine-tune",
     ] = "alternate"
-    k: Count = Field(20, description="steps per turn of prompts and of model")
+    k: Annotated[Steps, Field(ge=1)] = Field(20, description="steps per turn of prompts and of model")
     counter: Literal["epoch", "continuous"] = Field("epoch", description="epoch: turns restart every epoch")
     prompt_learning_rate: NonNegative = 1.0
-    prompt_warm_up: Annotated[int, Field(ge=0)] = Field(1000, description="steps")
+    prompt_warm_up: Steps = Field(1000, description="steps")
     epochs: Count = 1000
     learning_rate: NonNegative = 0.05
     weight_decay: NonNegative = 5e-4
@@ -173,7 +183,7 @@ class SptNetSettings(StageSettings):
 class KMeansSettings(ClusteringSettings):
     """Clustering of the methods kmeans and sskmeans."""
 
-    n_init: Count = 10
+    n_init: Starts = 10
 
 
 class GcdSettings(ClusteringSettings, TimedSettings):
@@ -184,14 +194,14 @@ class GcdSettings(ClusteringSettings, TimedSettings):
     weight_decay: NonNegative = 5e-5
     final_ratio: Share = 1e-3
     sup_weight: Share = 0.35
-    output: Count = Field(65536, description="length of the projections in the contrastive losses")
-    n_init: Count = 100
+    output: Output = Field(65536, description="length of the projections in the contrastive losses")
+    n_init: Starts = 100
 
 
 class TrainingSettings(Section):
     """Training loop, common to all methods."""
 
-    batch_size: Annotated[int, Field(ge=2)] = 128
+    batch_size: Annotated[int, Field(ge=2, le=65_536)] = 128
     momentum: Share = 0.9
     evaluate_every: Count = Field(10, description="epochs between evaluations; the last epoch is always evaluated")
     select: Literal["last", "best-old-holdout"] = "last"
@@ -209,7 +219,7 @@ class Config(Section):
     category_factor: Positive = Field(
         1.0, description="factor on the true number, to try a wrong one; excludes n_categories"
     )
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
     precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"
     data: DataSettings = DataSettings()
@@ -237,6 +247,16 @@ class Config(Section):
     def _check_count(self) -> Self:
         if self.n_categories is not None and self.category_factor != 1:
             raise ValueError("n_categories and category_factor exclude each other; give one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _check_head(self) -> Self:
+        output = getattr(getattr(self, self.method, None), "output", 0)
+        hidden, bottleneck = self.head.hidden, self.head.bottleneck
+        weights = hidden * hidden + bottleneck * (hidden + output)
+        if weights > MOST_HEAD_WEIGHTS:
+            names = "head.hidden, head.bottleneck" + f" and {self.method}.output" * bool(output)
+            raise ValueError(f"{names} make a head of {weights:,} weights; give at most {MOST_HEAD_WEIGHTS:,}")
         return self
 
     @classmethod

@@ -1,11 +1,19 @@
 """Settings of the systems that SPTNet is compared with. Defaults are the published ones; `docs/methods.md` says where
 nothing was published and what was chosen instead."""
 
-from typing import Annotated
-
 from pydantic import Field
 
-from sptnet.config.sections import ClusteringSettings, Count, NonNegative, Positive, Share, TimedSettings
+from sptnet.config.sections import (
+    ClusteringSettings,
+    Count,
+    NonNegative,
+    Output,
+    Positive,
+    Share,
+    Starts,
+    TimedSettings,
+    Whole,
+)
 
 
 class TrainedSettings(TimedSettings):
@@ -22,8 +30,8 @@ class ContrastiveSettings(TrainedSettings, ClusteringSettings):
     """Contrastive training with a wide projection, then semi-supervised k-means."""
 
     sup_weight: Share = 0.35
-    output: Count = Field(65536, description="length of the projections in the contrastive losses")
-    n_init: Count = 100
+    output: Output = Field(65536, description="length of the projections in the contrastive losses")
+    n_init: Starts = 100
 
 
 class RankStatsSettings(TrainedSettings):
@@ -39,7 +47,7 @@ class UnoSettings(TrainedSettings):
 
     temperature: Positive = 0.1
     epsilon: Positive = Field(0.05, description="temperature of the Sinkhorn targets")
-    iterations: Count = Field(3, description="iterations of the Sinkhorn normalisation")
+    iterations: Starts = Field(3, description="iterations of the Sinkhorn normalisation")
 
 
 class OrcaSettings(TrainedSettings):
@@ -52,7 +60,7 @@ class OrcaSettings(TrainedSettings):
 class DcclSettings(ContrastiveSettings):
     """DCCL: contrast with conceptions that Infomap finds before every epoch."""
 
-    warm_up: Annotated[int, Field(ge=0)] = Field(5, description="epochs in which the learning rate rises")
+    warm_up: Whole = Field(5, description="epochs in which the learning rate rises")
     neighbors: Count = 15
     threshold: Share = Field(0.6, description="least similarity of neighbours")
     least_size: Count = Field(5, description="images of the smallest conception")
@@ -88,19 +96,19 @@ class CiprSettings(TrainedSettings):
     """CiPR: contrast with pseudo-labels of selective neighbour clustering before every epoch."""
 
     backbone_ratio: NonNegative = Field(0.1, description="learning rate of the backbone as a multiple of the head's")
-    output: Count = Field(65536, description="length of the projections in the contrastive losses")
+    output: Output = Field(65536, description="length of the projections in the contrastive losses")
     temperature: Positive = Field(0.12, description="temperature of the contrast with pseudo-labels")
-    level: Annotated[int, Field(ge=0)] = Field(1, description="level of the hierarchy that gives the pseudo-labels")
-    warm_up: Annotated[int, Field(ge=0)] = Field(0, description="epochs of contrast between views only")
+    level: Whole = Field(1, description="level of the hierarchy that gives the pseudo-labels")
+    warm_up: Whole = Field(0, description="epochs of contrast between views only")
 
 
 class GpcSettings(ContrastiveSettings):
     """GPC: contrast with prototypes of a mixture whose components split and merge."""
 
     epochs: Count = 60
-    output: Count = Field(128, description="length of the projections in the contrastive losses")
+    output: Output = Field(128, description="length of the projections in the contrastive losses")
     temperature: Positive = Field(1.0, description="mean temperature of the prototypes")
-    first_epoch: Annotated[int, Field(ge=0)] = Field(1, description="epoch that begins to use prototypes")
+    first_epoch: Whole = Field(1, description="epoch that begins to use prototypes")
     accept: Share = Field(0.1, description="probability of a split or merge that the data do not ask for")
 
 

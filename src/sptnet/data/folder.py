@@ -1,7 +1,7 @@
 """Read a folder of images; labels come from the names of sub-folders or from a CSV file."""
 
-import csv
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +11,26 @@ from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.data.listing import list_folder
 from sptnet.errors import Misuse
 from sptnet.runtime.progress import Say, say
-from sptnet.runtime.text import count, first_three, printable
+from sptnet.runtime.readers import read_csv
+from sptnet.runtime.text import count, first_three, from_spreadsheet, printable
 
+EXPORTED = ["image", "category", "is_new", "certainty"]
+"""Columns of an exported table, which is a labels file too; its names are escaped for spreadsheets."""
 _HELD_OUT = ("test", "val")
 
 
 def read_folder(
-    folder: Path | str, labels_file: Path | str | None = None, unlabelled: str = "unlabelled", tell: Say = say
+    folder: Path | str,
+    labels_file: Path | str | None = None,
+    unlabelled: str = "unlabelled",
+    tell: Say = say,
+    folder_labels: bool = True,
 ) -> ImageSet:
     """Read a folder with one sub-folder per class, optionally within train/ and test/, or with a labels file.
 
-    Images in the root and in the sub-folder `unlabelled` have no label. With a labels file, the names of sub-folders
-    have no meaning, including train/ and test/. `tell` is called with a message if HEIC files are skipped.
+    Images in the root and in the sub-folder `unlabelled` have no label. Without `folder_labels` or with a labels file,
+    the names of sub-folders have no meaning, including train/ and test/. `tell` is called with a message if HEIC files
+    are skipped.
     """
     root = Path(folder)
     if not root.exists():
@@ -41,6 +49,8 @@ def read_folder(
     test = np.zeros(len(ids), dtype=np.bool_)
     if labels_file is not None:
         class_of = _read_labels(Path(labels_file), root, ids)
+    elif not folder_labels:
+        class_of = {}
     else:
         splits = _split_folders(root, ids, unlabelled)
         test = np.array([id_.split("/")[0] in splits and id_.split("/")[0] != "train" for id_ in ids])
@@ -124,20 +134,25 @@ def _read_labels(file: Path, root: Path, ids: list[str]) -> dict[str, str]:
 def _csv_rows(file: Path) -> list[tuple[int, str, str]]:
     if not file.is_file():
         raise Misuse(f"there is no labels file {file}. Give a CSV file with the header path,label.")
-    try:
-        with file.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as stream:
-            reader = csv.DictReader(stream, restval="")
-            columns = [column.strip() for column in reader.fieldnames or ()]
-            missing = [column for column in ("path", "label") if column not in columns]
-            if missing:
-                raise Misuse(
-                    f"{file} has no column {' and no column '.join(missing)}. "
-                    "Make its first line the header path,label."
-                )
-            reader.fieldnames = columns
-            return [(reader.line_num, row["path"], row["label"].strip()) for row in reader]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise Misuse(f"{file} is not a CSV file in UTF-8 ({error}). Save it again as CSV, UTF-8.") from error
+    way_out, says = "Save it again as CSV, UTF-8.", "is not a CSV file in UTF-8"
+    table = read_csv(file, way_out, Misuse, says, encoding="utf-8-sig", strict=False)
+    columns = [column.strip() for column in table.columns]
+    rows = list(zip(table.lines, table.rows, strict=True))
+    if columns == EXPORTED:
+        image, category, *_ = table.columns
+        return [(line, from_spreadsheet(row[image] or ""), from_spreadsheet(row[category] or "")) for line, row in rows]
+    missing = [column for column in ("path", "label") if column not in columns]
+    if missing:
+        raise Misuse(
+            f"{file} has no column {' and no column '.join(missing)}. Make its first line the header path,label."
+        )
+    path, label = (_last(table.columns, columns, name) for name in ("path", "label"))
+    return [(line, row[path] or "", (row[label] or "").strip()) for line, row in rows]
+
+
+def _last(columns: Sequence[str], stripped: Sequence[str], name: str) -> str:
+    """Return the last column with that name, as it is written in the file."""
+    return next(column for column, plain in zip(reversed(columns), reversed(stripped), strict=True) if plain == name)
 
 
 def _id_of(path: str, roots: set[str]) -> str:

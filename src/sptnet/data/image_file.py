@@ -5,10 +5,10 @@ import struct
 import threading
 import warnings
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,15 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 from sptnet.data.heic import can_read_heic, heic_formats, looks_like_heic, skipped_message
 from sptnet.data.listing import IMAGE_SUFFIXES as IMAGE_SUFFIXES
 from sptnet.data.listing import list_folder
+from sptnet.data.rgb import RgbArray, UnusableImage, array_to_image, to_rgb, to_rgb_array
 from sptnet.errors import Failure, Misuse
+from sptnet.runtime.budget import Budget
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.text import printable
 
+T = TypeVar("T")
+Convert = Callable[[Image.Image, Image.Transpose | None], T]
+"""Function that turns an image and converts it to RGB."""
 ImageSource = Path | Image.Image | npt.NDArray[Any]
 
 # Pillow chooses the decoder by content: without this list a file named .jpg could reach one that runs other programs.
@@ -52,6 +57,14 @@ _UPRIGHT = {
 }
 _warning_filters = threading.Lock()
 
+MEMORY = Budget(2**30)
+"""Bytes that decoding may take at once, in all threads of a process."""
+# Bytes per pixel in Pillow: of an image as stored, of modes with fewer than four; of an RGB image; and of what a
+# decoder holds beside them.
+_BYTES_STORED = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2}
+_BYTES_RGB = 4
+_BYTES_DECODER = {"WEBP": 12, "HEIF": 8}
+
 
 class UnreadableImage(Failure):
     """An image cannot be decoded; has its name and a short reason."""
@@ -71,28 +84,56 @@ def read_image(source: ImageSource | str, least: int | None = None) -> Image.Ima
     Integers wider than 8 bits are assumed to span 0..65535. Arrays are HxW or HxWxC with C of 1, 3 or 4. With `least`,
     a JPEG file is decoded at a scale down to 1/8, such that both sides keep at least that many pixels.
     """
+    return _read(source, least, to_rgb)
+
+
+def read_array(source: ImageSource | str, least: int | None = None) -> RgbArray:
+    """Return the pixels of `read_image` as an array; takes less memory than converting the image."""
+    return _read(source, least, to_rgb_array)
+
+
+@contextmanager
+def decoded(path: Path, name: str, least: int | None = None) -> Iterator[tuple[Image.Image, tuple[int, int]]]:
+    """Decode an image file for the context, like `read_image`; yields the image and its (width, height) in the file.
+
+    All threads of a process share `MEMORY`: the context holds the share of this image and waits for it first, so an
+    image that is too large for two is decoded alone. `name` is used in errors.
+    """
+    with _converted(path, name, least, to_rgb) as image_and_size:
+        yield image_and_size
+
+
+def _read(source: ImageSource | str, least: int | None, convert: Convert[T]) -> T:
     if isinstance(source, np.ndarray):
-        return _on_white(_from_array(source))
+        return convert(array_to_image(source), None)
     if isinstance(source, Image.Image):
-        with _unreadable_as(str(getattr(source, "filename", "") or "in memory")):
-            return _upright_rgb(source)
+        name = str(getattr(source, "filename", "") or "in memory")
+        with _unreadable_as(name), not_enough_memory(name, source.size):
+            return _upright(source, convert)
     if isinstance(source, str | Path):
-        with _unreadable_as(str(source)), _opened(Path(source)) as image:
-            _reduce_scale(image, least)
-            return _upright_rgb(image)
+        with _converted(Path(source), str(source), least, convert) as (image, _):
+            return image
     raise Misuse(f"an image cannot be read from {type(source).__name__}. Give a path, a Pillow image or a numpy array.")
 
 
-def read_reduced(path: Path, name: str, least: int = 1) -> tuple[Image.Image, tuple[int, int]]:
-    """Read an image file quickly; returns the image and its (width, height) in the file.
+@contextmanager
+def _converted(path: Path, name: str, least: int | None, convert: Convert[T]) -> Iterator[tuple[T, tuple[int, int]]]:
+    with ExitStack() as held:
+        with _unreadable_as(name), _opened(path) as image:
+            size = image.size
+            _reduce_scale(image, least)
+            held.enter_context(MEMORY.reserved(_bytes_to_decode(image, size)))
+            with not_enough_memory(name, size):
+                result = _upright(image, convert)
+        del image  # the pixels as stored are not needed any more
+        with not_enough_memory(name, size):
+            yield result, size
 
-    All of a JPEG file is decoded, but at a scale down to 1/8 such that both sides keep at least `least` pixels. `name`
-    is used in errors.
-    """
-    with _unreadable_as(name), _opened(path) as image:
-        size = image.size
-        _reduce_scale(image, least)
-        return _upright_rgb(image), size
+
+def read_reduced(path: Path, name: str, least: int = 1) -> tuple[Image.Image, tuple[int, int]]:
+    """Read an image file quickly, with `decoded`; the image returned has no share of the memory any more."""
+    with decoded(path, name, least) as image_and_size:
+        return image_and_size
 
 
 def check_image(path: Path, name: str) -> UnreadableImage | None:
@@ -116,9 +157,28 @@ def find_images(folder: Path, tell: Say = say) -> list[Path]:
 
 
 @contextmanager
+def not_enough_memory(name: str, size: tuple[int, int]) -> Iterator[None]:
+    """Turn a MemoryError in the context into an `UnreadableImage`; `size` is the (width, height) of the image."""
+    try:
+        yield
+    except MemoryError as error:
+        raise UnreadableImage(name, f"not enough memory ({size[0]} x {size[1]} pixels)") from error
+
+
+def _bytes_to_decode(image: Image.Image, size: tuple[int, int]) -> int:
+    """Estimate the peak of memory while an opened image is decoded and converted; `size` is the one in the file."""
+    stored = _BYTES_STORED.get(image.mode, 4)
+    pixels = image.width * image.height * (stored + _BYTES_RGB + _BYTES_DECODER.get(image.format or "", 0))
+    # All coefficients of a progressive file are in memory, at whatever scale it is decoded.
+    return pixels + (size[0] * size[1] * 2 * len(image.getbands()) if image.info.get("progressive") else 0)
+
+
+@contextmanager
 def _unreadable_as(name: str) -> Iterator[None]:
     try:
         yield
+    except UnreadableImage:
+        raise
     except _DAMAGE as error:
         raise UnreadableImage(name, reason_for(error)) from error
 
@@ -137,13 +197,11 @@ def reason_for(error: BaseException) -> str:
         return "too many pixels, possibly a decompression bomb"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
+    if "out of memory" in str(error).lower():
+        return "not enough memory"
     if any(words in str(error).lower() for words in ("truncated", "unexpected end of file")):
         return "truncated"
-    return str(error) if isinstance(error, _Unusable) else f"damaged ({error!r})"
-
-
-class _Unusable(ValueError):
-    """The file cannot be used as an image; the message is the reason."""
+    return str(error) if isinstance(error, UnusableImage) else f"damaged ({error!r})"
 
 
 @contextmanager
@@ -152,9 +210,9 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(path)
     if not stat.S_ISREG(status.st_mode):
-        raise _Unusable("not a regular file")
+        raise UnusableImage("not a regular file")
     if status.st_size == 0:
-        raise _Unusable("empty file")
+        raise UnusableImage("empty file")
     with _quiet():
         image = _identified(path)
     with image:
@@ -172,11 +230,11 @@ def _identified(path: Path) -> Image.Image:
         if not looks_like_heic(path):
             raise
     if not can_read_heic():
-        raise _Unusable("a HEIC file, which needs sptnet[heic]")
+        raise UnusableImage("a HEIC file, which needs sptnet[heic]")
     try:
         return Image.open(path, formats=heic_formats())
     except UnidentifiedImageError as error:
-        raise _Unusable("a damaged HEIC file") from error
+        raise UnusableImage("a damaged HEIC file") from error
 
 
 def _reduce_scale(image: Image.Image, least: int | None) -> None:
@@ -193,12 +251,11 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _upright_rgb(image: Image.Image) -> Image.Image:
+def _upright(image: Image.Image, convert: Convert[T]) -> T:
     image.load()
     if 0 in image.size:
-        raise _Unusable("no pixels")
-    turn = _UPRIGHT.get(_orientation(image))
-    return _on_white(image if turn is None else image.transpose(turn))
+        raise UnusableImage("no pixels")
+    return convert(image, _UPRIGHT.get(_orientation(image)))
 
 
 def _orientation(image: Image.Image) -> int:
@@ -210,55 +267,3 @@ def _orientation(image: Image.Image) -> int:
         # Damaged metadata, intact pixels: keep the stored orientation, as image viewers do.
         return as_stored
     return value if isinstance(value, int) else as_stored
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I") or image.mode == "F":
-        image = _to_8_bit(image)
-    if not image.has_transparency_data:
-        return image.convert("RGB")
-    straight = image.convert("LA") if image.mode == "La" else image
-    front = straight.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", front.size, "white"), front).convert("RGB")
-
-
-def _to_8_bit(image: Image.Image) -> Image.Image:
-    values = np.asarray(image, dtype=np.float64)
-    gray = values * _float_scale(values) if image.mode == "F" else np.clip(values, 0, 65535) / 257
-    transparent = image.info.get("transparency")
-    if isinstance(transparent, int):
-        gray = np.where(values == transparent, 255, gray)
-    return Image.fromarray(np.rint(gray).astype(np.uint8))
-
-
-def _float_scale(values: npt.NDArray[np.float64]) -> float:
-    # A float file does not define its range: take the smallest usual one that contains all values.
-    if not np.isfinite(values).all() or values.min() < 0 or values.max() > 65535:
-        raise _Unusable("float pixels that are not finite or lie outside 0..65535")
-    if values.max() <= 1:
-        return 255.0
-    return 1.0 if values.max() <= 255 else 1 / 257
-
-
-def _from_array(array: npt.NDArray[Any]) -> Image.Image:
-    flat = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
-    if not (flat.ndim == 2 or (flat.ndim == 3 and flat.shape[2] in (3, 4))) or flat.size == 0:
-        raise Misuse(
-            f"an array of shape {array.shape} is no image. Give height x width, or height x width x 1, 3 or 4 channels."
-        )
-    return Image.fromarray(np.ascontiguousarray(_bytes_of(flat)))
-
-
-def _bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    if array.dtype == np.uint8:
-        return array
-    if array.dtype == np.bool_:
-        return array.astype(np.uint8) * np.uint8(255)
-    if array.dtype.kind == "u" and array.dtype.itemsize == 2:
-        return np.rint(array / 257).astype(np.uint8)
-    if array.dtype.kind != "f":
-        raise Misuse(f"pixels of type {array.dtype} have no known range. Give uint8 or floats in [0,1].")
-    # Negated so that NaN, for which every comparison is false, is refused too.
-    if not (array.min() >= 0 and array.max() <= 1):
-        raise Misuse("float pixels lie outside [0,1] or are not numbers. Give uint8 or floats in [0,1].")
-    return np.rint(array.astype(np.float64) * 255).astype(np.uint8)

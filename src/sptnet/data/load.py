@@ -20,7 +20,8 @@ from sptnet.runtime.text import printable
 
 ALL_LABELLED = (
     "every image is labelled, so there is nothing to discover. Put the unsorted images in a folder called unlabelled "
-    "(or name yours with `data.unlabelled`). To hide categories for an experiment instead, use sptnet train with "
+    "(or name yours with `data.unlabelled`). If the sub-folders are not categories but sites, cameras or dates, give "
+    "`data.folder_labels=false`. To hide categories for an experiment instead, use sptnet train with "
     "`data.known_classes=N`."
 )
 
@@ -42,7 +43,29 @@ def load_data(settings: DataSettings, tell: Say = say) -> SplitImages:
 
 def load_unsorted(settings: DataSettings, tell: Say = say) -> tuple[DataSettings, SplitImages]:
     """Read images that may have no labels; the settings are returned with what their labels say."""
-    image_set, unreadable = load_image_set(settings, tell)
+    settings = with_folder_labels(settings, tell)
+    return split_unsorted(settings, *load_image_set(settings, tell))
+
+
+def with_folder_labels(settings: DataSettings, tell: Say = say) -> DataSettings:
+    """Clear `folder_labels` if the folder itself has the name of the folder of unsorted images."""
+    if settings.source != "folder" or settings.folder is None or settings.labels is not None:
+        return settings
+    folder = Path(settings.folder)
+    if not settings.folder_labels or folder.resolve().name != settings.unlabelled or not folder.is_dir():
+        return settings
+    if any(entry.is_dir() for entry in folder.iterdir()):
+        tell(
+            f"the folder is called {printable(settings.unlabelled)}, so the names of its sub-folders are not labels. "
+            "If they are, give another name for the unsorted images with `data.unlabelled=NAME`."
+        )
+    return settings.model_copy(update={"folder_labels": False})
+
+
+def split_unsorted(
+    settings: DataSettings, image_set: ImageSet, unreadable: list[UnreadableImage]
+) -> tuple[DataSettings, SplitImages]:
+    """Split images that may have no labels; the settings are returned with what their labels say."""
     settings = with_known_classes(settings, image_set)
     return settings, SplitImages(image_set, split_image_set(settings, image_set), unreadable)
 
@@ -74,7 +97,7 @@ def load_image_set(settings: DataSettings, tell: Say = say) -> tuple[ImageSet, l
 
     A benchmark must be complete, since missing images would shift its split.
     """
-    image_set = read_image_set(settings)
+    image_set = read_image_set(settings, tell)
     allowed, also = settings.max_unreadable, ""
     if settings.source in BENCHMARKS and settings.check_counts:
         allowed, also = 0.0, "`data.check_counts=false` "
@@ -86,14 +109,14 @@ def load_image_set(settings: DataSettings, tell: Say = say) -> tuple[ImageSet, l
     return image_set, unreadable
 
 
-def read_image_set(settings: DataSettings) -> ImageSet:
+def read_image_set(settings: DataSettings, tell: Say = say) -> ImageSet:
     """Read the image set that the settings name, unreadable files included."""
     if settings.source == "digits":
         return digits()
     if settings.folder is None:
         raise Misuse("no images given. Give a folder with `data.folder=DIR`.")
     if settings.source == "folder":
-        return read_folder(settings.folder, settings.labels, settings.unlabelled)
+        return read_folder(settings.folder, settings.labels, settings.unlabelled, tell, settings.folder_labels)
     if settings.labels is not None:
         raise Misuse(f"data.labels is for folders, but data.source is {settings.source}. Leave one of them out.")
     if settings.source == "domains":
@@ -119,5 +142,10 @@ def resolve_n_categories(asked: int | None, factor: float, split: Split) -> int:
         raise Misuse(
             f"{name} is {n_categories}, but {split.n_known} categories are known already. "
             f"Give at least {split.n_known}: the known ones plus those to discover."
+        )
+    if n_categories > len(split.target):
+        name = "n_categories" if asked is not None else f"category_factor {factor:g} times {len(split.classes)}"
+        raise Misuse(
+            f"{name} is {n_categories:.12g}, but there are only {len(split.target)} images. Give at most that many."
         )
     return n_categories

@@ -14,13 +14,14 @@ from PIL import Image
 
 from sptnet.data.image_file import UnreadableImage, check_image, read_image, reason_for
 from sptnet.data.image_set import ImageSet
-from sptnet.errors import Failure
+from sptnet.errors import Failure, Misuse
 from sptnet.runtime.text import count, first_three, printable
 
 T = TypeVar("T")
 
-"""Setting for the largest share of unreadable images, for messages; {} stands for its value."""
-
+BY_ENDS, WHOLE_FILES = 1, 2
+"""Versions of the fingerprint: 0.1.0 and 0.2.0 read size, beginning and end of large files."""
+MOST_THREADS = min(8, os.cpu_count() or 1)
 _EDGE = 64 * 1024
 _BATCH = 1024
 
@@ -52,6 +53,12 @@ def drop_unreadable(
     return image_set.subset([i for i in range(len(image_set)) if i not in bad]), problems
 
 
+def check_share(max_unreadable: float) -> None:
+    """Raise unless the largest share of unreadable images is a number from 0 to 1."""
+    if not 0 <= max_unreadable <= 1:
+        raise Misuse(f"`max_unreadable` is {max_unreadable:g}. Give a share from 0 to 1.")
+
+
 def too_many_unreadable(
     problems: Sequence[UnreadableImage],
     total: int,
@@ -69,20 +76,25 @@ def too_many_unreadable(
     return (
         f"{len(problems)} of {total} images ({share:.1%}) cannot be read, more than the {max_share:.1%} "
         f"allowed: {examples}. "
-        f"Repair or remove them, or raise the limit with {also}`data.max_unreadable={enough:g}`."
+        f"Repair or remove them, raise the limit with {also}`data.max_unreadable={enough:g}`, or skip them all with "
+        f"{also}`data.max_unreadable=1`."
     )
 
 
-def in_threads(work: Callable[..., T], *columns: Sequence[Any]) -> Iterator[T]:
-    """Like `map(work, *columns)`, on several threads; results are in order."""
+def in_threads(work: Callable[..., T], *columns: Sequence[Any], n_threads: int = MOST_THREADS) -> Iterator[T]:
+    """Like `map(work, *columns)`, on several threads; results are in order. Decoding shares one memory budget."""
     # In batches: a pool that gets a million files at once keeps a million pending results.
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(n_threads) as pool:
         for start in range(0, len(columns[0]), _BATCH):
             yield from pool.map(work, *(column[start : start + _BATCH] for column in columns))
 
 
-def fingerprint(image_set: ImageSet) -> str:
-    """Return a SHA-256 of everything that training depends on; for large files only size, beginning and end."""
+def fingerprint(image_set: ImageSet, version: int = WHOLE_FILES) -> str:
+    """Return a SHA-256 of everything that training depends on; `version` 1 reads only the ends of large files."""
+    if version not in (BY_ENDS, WHOLE_FILES):
+        raise Misuse(
+            f"the fingerprint of the images has version {version}, which this sptnet does not know. Update it."
+        )
     digest = hashlib.sha256()
 
     def add(part: bytes) -> None:
@@ -97,20 +109,35 @@ def fingerprint(image_set: ImageSet) -> str:
     add(image_set.labels.astype("<i8").tobytes())
     add(b"the split decides" if image_set.given is None else image_set.given.tobytes())
     add(image_set.test.tobytes())
-    for id_, source in zip(image_set.ids, image_set.sources, strict=True):
-        for part in _content(id_, source):
+    files = [(id_, s) for id_, s in zip(image_set.ids, image_set.sources, strict=True) if isinstance(s, Path)]
+    ids, paths = [id_ for id_, _ in files], [path for _, path in files]
+    contents = map(_ends, ids, paths) if version == BY_ENDS else ([d] for d in in_threads(_digest, ids, paths))
+    for source in image_set.sources:
+        for part in next(contents) if isinstance(source, Path) else _pixels(source):
             add(part)
     return digest.hexdigest()
 
 
-def _content(id_: str, source: Path | npt.NDArray[Any] | Image.Image) -> list[bytes]:
+def _digest(id_: str, path: Path) -> bytes:
+    """Digest of a whole file."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").digest()
+    except OSError as error:
+        raise UnreadableImage(id_, reason_for(error)) from error
+
+
+def _pixels(source: npt.NDArray[Any] | Image.Image) -> list[bytes]:
     if isinstance(source, np.ndarray):
         return [source.dtype.str.encode(), str(source.shape).encode(), source.tobytes()]
-    if isinstance(source, Image.Image):
-        image = read_image(source)
-        return [str(image.size).encode(), image.tobytes()]
+    image = read_image(source)
+    return [str(image.size).encode(), image.tobytes()]
+
+
+def _ends(id_: str, path: Path) -> list[bytes]:
+    """Size, beginning and end of a file."""
     try:
-        with source.open("rb") as stream:
+        with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             head = stream.read(_EDGE)
             stream.seek(max(_EDGE, size - _EDGE))

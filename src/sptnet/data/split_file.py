@@ -10,6 +10,7 @@ from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.data.split import Split, targets_of
 from sptnet.errors import Misuse
 from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.readers import read_json
 from sptnet.runtime.text import listed
 
 PARTS = ("labelled", "unlabelled", "holdout", "test")
@@ -59,10 +60,8 @@ def read_split(path: Path | str, image_set: ImageSet) -> Split:
 def _split_content(path: Path) -> dict[str, list[str]]:
     if not path.is_file():
         raise Misuse(f"there is no split file {path}. Give a file that sptnet wrote, or make a new split.")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
-    except ValueError as error:
-        raise Misuse(f"the split {path} is not valid JSON ({error}). Restore it or make a new one.") from error
+    way_out, says = "Restore it or make a new one.", "is not valid JSON"
+    content = read_json(path, way_out, error=Misuse, says=says, limit=None, errors="surrogatepass")
     for key in ("known_classes", "new_classes", *PARTS):
         values = content.get(key) if isinstance(content, dict) else None
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):

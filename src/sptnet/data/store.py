@@ -1,15 +1,15 @@
 """Cache of resized images, from which views are cut."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import UInt8
-from PIL import Image
 from torch import Tensor
 from torchvision.transforms import v2
 
-from sptnet.data.image_file import ImageSource, read_image
+from sptnet.data.image_file import ImageSource, not_enough_memory, read_array, read_image
 from sptnet.data.pixel_format import PixelFormat
 
 
@@ -42,13 +42,17 @@ class ImageStore:
         return image
 
     def _exact(self, index: int) -> UInt8[Tensor, "3 height width"]:
-        return _as_tensor(self._resize(read_image(self.sources[index]))).contiguous()
+        image = read_image(self.sources[index])
+        with not_enough_memory(self._name(index), image.size):
+            return torch.from_numpy(np.array(self._resize(image))).permute(2, 0, 1).contiguous()
 
     def _quick(self, index: int) -> UInt8[Tensor, "3 height width"]:
-        image: Tensor = self._resize(_as_tensor(read_image(self.sources[index], least=2 * self._short_side)))
-        return image
+        pixels = read_array(self.sources[index], least=2 * self._short_side)
+        with not_enough_memory(self._name(index), pixels.shape[1::-1]):
+            # The memory layout stays channels last, which torch resizes fastest.
+            resized: Tensor = self._resize(torch.from_numpy(pixels).permute(2, 0, 1))
+        return resized
 
-
-def _as_tensor(image: Image.Image) -> UInt8[Tensor, "3 height width"]:
-    """Convert to a tensor with channels first; the memory layout stays channels last, which torch resizes fastest."""
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+    def _name(self, index: int) -> str:
+        source = self.sources[index]
+        return str(source) if isinstance(source, Path) else f"image {index}"

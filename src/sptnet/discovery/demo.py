@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import load_data
-from sptnet.methods import NAMES
+from sptnet.methods import METHODS, NAMES
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.files import check_new_folder
 from sptnet.runtime.progress import Say
@@ -18,9 +18,11 @@ BASELINES = {"k-means": "kmeans", "GCD": "gcd", "SimGCD": "simgcd"}
 # The recipe's 24 epochs with new views at every step end near 79; 120 epochs with eight stored views per image are
 # quicker and end at 85 to 94, depending on the seed.
 LONGER = {"views.bank": 8, "simgcd.epochs": 120, "simgcd.teacher_warm_up": 24}
-SYSTEMS = ("rankstats", "uno", "orca", "dccl", "promptcal", "cipr", "gpc", "mugcd")
+SYSTEMS = tuple(name for name in METHODS if name not in {*BASELINES.values(), "sskmeans", "sptnet"})
 """Systems that only a demo of all methods runs."""
 VARIANTS = {"SPTNet-S": "shared", "SPTNet-P": "spatial", "SPTNet": "spatial+global"}
+MAIN = "sptnet"
+"""Folder of the run whose report is written."""
 
 
 @dataclass(frozen=True)

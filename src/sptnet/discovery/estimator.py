@@ -17,7 +17,15 @@ from sptnet.config.recipes import epoch_settings
 from sptnet.data.load import SplitImages, split_image_set, with_known_classes
 from sptnet.data.readable import drop_unreadable
 from sptnet.discovery.discover import Wishes, plan_discovery
-from sptnet.discovery.estimator_inputs import as_image_set, as_images, label_names, seed_from
+from sptnet.discovery.estimator_inputs import (
+    as_image_set,
+    as_images,
+    has_names,
+    label_names,
+    label_per_category,
+    plain_labels,
+    seed_from,
+)
 from sptnet.discovery.settings import make_settings, read_images
 from sptnet.errors import Misuse
 from sptnet.inference.features import Outputs
@@ -30,7 +38,7 @@ from sptnet.runtime.distributed import world
 from sptnet.runtime.progress import console, say
 
 Floats = npt.NDArray[np.float32]
-Ids = npt.NDArray[np.int64]
+Labels = npt.NDArray[Any]
 
 
 class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
@@ -39,6 +47,10 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
     `fit(X, y)` takes as X a folder, a list of paths, arrays (images x height x width x channels, or a list), Pillow
     images, tensors, or a torch Dataset of images or of (image, label). y holds a name or a whole number per image, and
     -1, None or NaN for unlabelled images. A folder needs no y: the names of its sub-folders are the labels.
+
+    Labels come back in the form in which they were given. If y holds names, predictions are names, and new categories
+    are called new-1, new-2 and so on. If y holds whole numbers, predictions are whole numbers, and new categories have
+    the numbers after the largest label: 1, 2 and 4 are followed by 5. Without labels the categories are 0, 1 and so on.
 
     Parameters
     ----------
@@ -58,13 +70,15 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
 
     Attributes
     ----------
-    labels_ : predicted category per image, an index into `classes_`, in the order of X
-    probabilities_ : images x categories; the largest per image is the certainty of its category
+    labels_ : predicted label per image, one of `classes_`, in the order of X
+    probabilities_ : images x categories in the order of `classes_`; the largest per image is the certainty of its
+        category
     embedding_ : images x features, rows of unit length
-    classes_ : names of the categories: the known ones first, in sorted order (numbers by value), so that the k-th known
-        class has index k; then new-1, new-2 and so on. Whole numbers in y become names: 7 is "7".
+    classes_ : label of every category, names or whole numbers as in y: the known ones first, in sorted order, then the
+        new ones
     n_categories_, n_known_ : number of categories, and of known categories
-    categories_ : size, certainty, representatives and more per category, in the order of `classes_`
+    categories_ : name, size, certainty, representatives and more per category, in the order of `classes_`; the names
+        are those in the run directory, where the number 7 is "7" and new categories are new-1, new-2 and so on
     images_ : name per image in the order of X; unreadable images of a folder are left out
     plan_ : the plan that was carried out, with its reasons
     run_ : the run directory, or None
@@ -104,29 +118,30 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         changes = self._changes()
         config = make_settings(self.backbone, changes)
         with self._messages():
-            config, images = self._read(config, X, y)
+            config, images, named = self._read(config, X, y)
             if self.out is not None:
-                self._fit_into(Path(self.out), config, images, frozenset(changes))
+                self._fit_into(Path(self.out), config, images, named, frozenset(changes))
             else:
                 with TemporaryDirectory(prefix="sptnet-") as folder:
-                    self._fit_into(Path(folder) / "run", config, images, frozenset(changes))
+                    self._fit_into(Path(folder) / "run", config, images, named, frozenset(changes))
         self.run_ = None if self.out is None else Path(self.out)
         return self
 
-    def fit_predict(self, X: Any, y: Iterable[Any] | None = None, **kwargs: Any) -> Ids:  # noqa: N803
-        """Fit to X and return the category per image, an index into `classes_`."""
+    def fit_predict(self, X: Any, y: Iterable[Any] | None = None, **kwargs: Any) -> Labels:  # noqa: N803
+        """Fit to X and return the label per image, one of `classes_`."""
         return self.fit(X, y, **kwargs).labels_
 
     def fit_transform(self, X: Any, y: Iterable[Any] | None = None, **fit_params: Any) -> Floats:  # noqa: N803
         """Fit to X and return the features, images x dim, with rows of unit length."""
         return self.fit(X, y, **fit_params).embedding_
 
-    def predict(self, X: Any) -> Ids:  # noqa: N803
-        """Predict the category per image, an index into `classes_`."""
-        return self._outputs(X).categories
+    def predict(self, X: Any) -> Labels:  # noqa: N803
+        """Predict the label per image, one of `classes_`: a name if `fit` was given names, else a whole number."""
+        outputs = self._outputs(X)  # raises if this is not fitted
+        return self.classes_[outputs.categories]
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """Predict probabilities, images x categories; the largest per image is the certainty."""
+        """Predict probabilities, images x categories in the order of `classes_`; the largest is the certainty."""
         outputs = self._outputs(X)  # raises if this is not fitted
         return self._predictor.probabilities(outputs)
 
@@ -137,11 +152,12 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
     def score(self, X: Any, y: Iterable[Any]) -> float:  # noqa: N803
         """Return the accuracy on the labelled images under the best one-to-one matching of categories and classes."""
         names = label_names(y, len(as_images(X).sources))
-        predicted = self.predict(X)
+        predicted = self._outputs(X).categories
         labelled = np.array([name is not None for name in names])
         if not labelled.any():
             raise Misuse("y has no label to compare with. Give the class of at least one image.")
-        order = {name: i for i, name in enumerate([*self.classes_, *sorted({*filter(None, names)} - {*self.classes_})])}
+        found = [category.name for category in self.categories_]
+        order = {name: i for i, name in enumerate([*found, *sorted({*filter(None, names)} - {*found})])}
         truth = np.array([order[name] for name in names if name is not None])
         return split_accuracy(truth, predicted[labelled], range(self.n_known_)).all
 
@@ -154,17 +170,25 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         changes = own | weights | epochs | dict(self.settings or {})
         return {key: _plain(value) for key, value in changes.items()}
 
-    def _read(self, config: Config, X: Any, y: Iterable[Any] | None) -> tuple[Config, SplitImages]:  # noqa: N803
+    def _read(
+        self,
+        config: Config,
+        X: Any,  # noqa: N803
+        y: Iterable[Any] | None,
+    ) -> tuple[Config, SplitImages, bool]:
+        """Return the settings, the images, and True if the labels are names."""
         if isinstance(X, str | Path):
             if y is not None:
                 raise Misuse(
                     "the labels of a folder are the names of its sub-folders. Leave y out, or give paths as X."
                 )
-            return read_images(config.changed(data={"folder": str(Path(X).resolve())}))
+            config, split_images = read_images(config.changed(data={"folder": str(Path(X).resolve())}))
+            return config, split_images, split_images.split.n_known > 0
         images = as_images(X)
-        labels = images.labels if y is None else y
+        given = images.labels if y is None else y
         n = len(images.sources)
-        names = [None] * n if labels is None else label_names(labels, n)
+        labels = [None] * n if given is None else plain_labels(given)
+        names = label_names(labels, n)
         if None not in names:
             raise Misuse(
                 "every image is labelled, so there is nothing to discover. Give -1, None or NaN in y for images whose "
@@ -176,9 +200,9 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
             raise unreadable[0]
         data = with_known_classes(config.data, image_set)
         split = split_image_set(data, image_set)
-        return config.model_copy(update={"data": data}), SplitImages(image_set, split, [])
+        return config.model_copy(update={"data": data}), SplitImages(image_set, split, []), has_names(labels)
 
-    def _fit_into(self, folder: Path, config: Config, images: SplitImages, given: frozenset[str]) -> None:
+    def _fit_into(self, folder: Path, config: Config, images: SplitImages, named: bool, given: frozenset[str]) -> None:
         wishes = Wishes(None if self.method == "auto" else self.method, self.minutes, given, report=False)
         discovery = plan_discovery(config, images, RunFolder(folder), wishes)
         for reason in discovery.plan.reasons:
@@ -187,9 +211,9 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         outputs, result, state = experiment.outputs_of_all, read_result(folder), experiment.state
         state.drop_projection()
         self._predictor = Predictor(state.model, state.card, state.compute)
-        self.labels_, self.probabilities_ = outputs.categories, self._predictor.probabilities(outputs)
+        self.classes_ = label_per_category(result.names, result.n_known, named)
+        self.labels_, self.probabilities_ = self.classes_[outputs.categories], self._predictor.probabilities(outputs)
         self.embedding_ = outputs.unit_features
-        self.classes_ = np.array(result.names)
         self.n_categories_, self.n_known_ = len(result.names), result.n_known
         self.categories_ = describe_categories(replace(result, features=self.embedding_))
         self.images_, self.plan_ = result.ids, discovery.plan

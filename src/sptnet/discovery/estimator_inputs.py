@@ -83,9 +83,32 @@ def _plain(label: Any) -> Any:
     return label.item() if isinstance(label, Tensor | np.generic) else label
 
 
+def plain_labels(y: Iterable[Any]) -> list[Any]:
+    """Return the labels of any array or iterable as a list of Python values."""
+    return [_plain(label) for label in (y.tolist() if isinstance(y, np.ndarray | Tensor) else y)]
+
+
+def has_names(labels: Iterable[Any]) -> bool:
+    """Return True if a label is a name; else all labels are numbers or missing."""
+    return any(isinstance(label, str) and label != "" for label in labels)
+
+
+def label_per_category(names: Sequence[str], n_known: int, named: bool) -> npt.NDArray[Any]:
+    """Return the label that stands for each category, of shape (k,), in the form in which labels were given.
+
+    These are the names or, if labels were given as numbers, the number of each known category; new categories then take
+    the numbers after the largest.
+    """
+    if named:
+        return np.array(names)
+    known = [int(name) for name in names[:n_known]]
+    first = max(known, default=-1) + 1
+    return np.array([*known, *range(first, first + len(names) - n_known)])
+
+
 def label_names(y: Iterable[Any], n_images: int) -> list[str | None]:
     """Return the name per label; None for -1, None, NaN and an empty text."""
-    values = [_plain(label) for label in (y.tolist() if isinstance(y, np.ndarray | Tensor) else y)]
+    values = plain_labels(y)
     if len(values) != n_images:
         raise Misuse(f"y has {len(values)} labels but X has {n_images} images. Give one per image.")
     return [_name(label) for label in values]

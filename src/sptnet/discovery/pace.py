@@ -15,6 +15,8 @@ from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
 from sptnet.head import PrototypeHead
 from sptnet.losses import gcd_loss
+from sptnet.methods.phases import Phase
+from sptnet.methods.stage_plan import StagePlan
 from sptnet.model.backbone import Backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.compute import Compute
@@ -39,6 +41,26 @@ class Pace:
     """Train last block and head for one step, from stored tokens."""
     crowding: float = 1.0
     """Wall-clock time as a multiple of the time on idle cores."""
+
+    def step_seconds(self, stage: StagePlan, batch_size: int, banked: bool, backward: float) -> float:
+        """Seconds per step of a stage, the mean over its phases.
+
+        `banked` views skip the frozen blocks; `backward` is the cost of going back to the prompts of a view, in forward
+        passes. Images that a stage adds to its batches double them.
+        """
+        phases = [self._phase_seconds(phase, batch_size, banked, backward) for phase in stage.turns.phases]
+        return (2 if stage.extra else 1) * sum(phases) / len(phases)
+
+    def _phase_seconds(self, phase: Phase, batch_size: int, banked: bool, backward: float) -> float:
+        prompted = backward if "prompt" in phase.trains else 1
+        passes = sum(prompted if view.prompted else not banked for view in phase.all_views)
+        trained = len(phase.all_views) / 2 if "model" in phase.trains else 0
+        return batch_size * passes * self.forward + trained * self.step
+
+    def quickest(self, other: "Pace") -> "Pace":
+        """Pace without what kept the cores busy in only one of two measurements."""
+        names = ("read", "forward", "step", "crowding")
+        return replace(self, **{name: min(getattr(self, name), getattr(other, name)) for name in names})
 
     def shared(self, processes: float) -> "Pace":
         """Pace of several processes that share the work."""

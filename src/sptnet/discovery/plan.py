@@ -9,6 +9,8 @@ from itertools import takewhile
 
 from sptnet.config import Config
 
+TRY = "try the training on hidden labels"
+
 
 @dataclass(frozen=True)
 class ImageFacts:
@@ -18,14 +20,14 @@ class ImageFacts:
     """All images, including held-out and test images."""
     training: int
     """Labelled and unlabelled training images."""
+    labelled: int
+    """Training images with a label."""
     known: int
     """Categories that have labels."""
     banks: tuple[int, ...]
     """Views per image of the token banks that the disk has room for, largest first."""
     image_size: int
     """Pixels per side of a view."""
-    labelled: int = 10_000
-    """Training images with a label."""
     can_try: bool = False
     """True if the labels are enough for a trial on hidden ones."""
 
@@ -37,6 +39,19 @@ class PlanStep:
     what: str
     seconds: float
     stage: str | None = None
+    length: "StageLength | None" = None
+    """Length of the stage."""
+
+
+@dataclass(frozen=True)
+class StageLength:
+    """Planned epochs of a stage."""
+
+    epochs: int
+    most: int | None
+    """Largest number of epochs that is of use; None if the epochs were given."""
+    seconds: float
+    """Expected time of the planned epochs, even if the limit ends them early."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +65,20 @@ class Plan:
     """Time limit of the whole run; None if nothing trains or epochs were given instead."""
     tries: bool = False
     """True if the training is tried on hidden labels first, and left out if the clustering alone is better."""
+    short_of_time: bool = False
+    """True if a better method was left out because it takes longer than the limit."""
+    fits: float = 1.0
+    """Share of the training that fits into the time."""
 
     @property
     def seconds(self) -> float:
         """Expected time of all steps."""
         return sum(step.seconds for step in self.steps)
+
+    @property
+    def lengths(self) -> dict[str, StageLength]:
+        """Length of each training stage, by name."""
+        return {step.stage: step.length for step in self.steps if step.stage is not None and step.length is not None}
 
 
 def limit_stages(plan: Plan, config: Config, seconds: float) -> Config:
@@ -68,8 +92,13 @@ def limit_stages(plan: Plan, config: Config, seconds: float) -> Config:
 
 
 def before_training(plan: Plan) -> float:
-    """Expected seconds of the steps before training."""
+    """Expected seconds of the steps before training, the trial included."""
     return sum(step.seconds for step in takewhile(lambda step: step.stage is None, plan.steps))
+
+
+def before_trial(plan: Plan) -> float:
+    """Expected seconds of the steps before the trial, or before training if there is no trial."""
+    return sum(step.seconds for step in takewhile(lambda step: step.stage is None and step.what != TRY, plan.steps))
 
 
 def after_training(plan: Plan) -> float:

@@ -1,14 +1,25 @@
 """Choose the method and its length: the best that the time allows, with reasons."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sptnet.config import Config
+from sptnet.config.sections import MOST_MINUTES
+from sptnet.discovery.lengths import (
+    LEAST_STEPS,
+    SCHEDULES,
+    STAGES,
+    by_section,
+    length_settings,
+    most_epochs,
+    most_from_clusters,
+)
 from sptnet.discovery.pace import Pace
-from sptnet.discovery.plan import ImageFacts, Plan, PlanStep
+from sptnet.discovery.plan import TRY, ImageFacts, Plan, PlanStep, StageLength
 from sptnet.errors import Misuse
 from sptnet.methods import METHODS, NAMES
+from sptnet.methods.stage_plan import StagePlan
 from sptnet.runtime.progress import duration
 from sptnet.runtime.text import sentence
 from sptnet.schedules import steps_per_epoch
@@ -16,31 +27,8 @@ from sptnet.schedules import steps_per_epoch
 CPU_MINUTES, GPU_MINUTES = 30.0, 240.0
 BATCH_SIZES = (128, 64, 32, 16, 8, 4, 2)
 LEAST_BATCHES = 4  # per epoch, if there are enough images
-STAGES = {
-    "gcd": {"gcd": 200},
-    "simgcd": {"simgcd": 200},
-    "sptnet": {"simgcd": 200, "sptnet": 1000},
-    "rankstats": {"rankstats": 200},
-    "uno": {"uno": 200},
-    "orca": {"orca": 200},
-    "dccl": {"dccl": 200},
-    "promptcal": {"promptcal": 200, "promptcal_calibrated": 100},
-    "cipr": {"cipr": 200},
-    "gpc": {"gpc": 60},
-    "mugcd": {"gcd": 200, "mugcd": 200},
-}
-"""Stages of each method that trains, with their published epochs."""
-SLOWER = {"dccl": 2.0, "mugcd": 2.0}
-"""Cost of a step as a multiple of SimGCD's: more views per step."""
-WITH_TOKENS = ("promptcal", "promptcal_calibrated")
-"""Stages that train deep prompt tokens, so that both views go back through all blocks."""
-# From clusters, SimGCD has most of its gain after a hundred steps (docs/results.md). SPTNet's prompts begin as noise:
-# with 40 steps it ends below the SimGCD model it starts from, and prompts alone warm up for 1,000 steps.
-LEAST_STEPS = {"simgcd": 150, "sptnet": 5000}
-# With few labels, images are drawn to the few labelled ones the more the longer it trains (docs/results.md).
-STEPS_PER_LABEL = 2
+LEAST_KNOWN = 2  # categories with labels: those of a single one show no difference to learn
 TRIAL_STEPS = 100  # of the training that is tried on hidden labels (discovery/trial.py)
-WARM_UP = 0.15  # share of the epochs in which the teacher sharpens
 FILL_SHARE = 0.35  # of the training time that filling a token bank may take
 FROM_CLUSTERS: dict[str, Any] = {
     "head.start": "clusters",
@@ -48,16 +36,9 @@ FROM_CLUSTERS: dict[str, Any] = {
     "simgcd.backbone_ratio": 0.1,
 }
 """Departures from the published SimGCD that sort folders better at equal cost (docs/results.md)."""
-SCHEDULES = {
-    "rankstats": {"ramp_up": 0.75},
-    "dccl": {"warm_up": 0.025, "weight_epochs": 0.5},
-    "mugcd": {"teacher_warm_up": WARM_UP},
-}
-"""Settings in epochs that keep their published share of a stage's length."""
 BACKWARD = 3.0  # forward and back through all blocks, in forward passes
 # Seconds per image on two idle cores, measured for 50 to 6,000 images of 96 to 768 dimensions: small beside the rest.
 COUNT, CLUSTER, DRAW, PAGE = 0.0016, 0.00001, 0.0012, 1.0
-TRY = "try the training on hidden labels"
 PLANNED = frozenset(
     {
         *("training.batch_size", "training.evaluate_every", "views.bank", "prompt.border", "prompt.noise"),
@@ -80,22 +61,23 @@ def with_batch_size(config: Config, n_images: int) -> Config:
     return config.changed(training={"batch_size": size})
 
 
-def warm_up(epochs: int) -> int:
-    """Return the epochs in which the teacher sharpens."""
-    return max(1, round(WARM_UP * epochs))
-
-
 def scaled_border(image_size: int) -> int:
     """Scale the published border of 30 px at 224 px to another image size."""
     return max(1, round(30 * image_size / 224))
 
 
-def check_wishes(minutes: float | None, method: str | None, n_known: int) -> None:
-    """Refuse requirements that no plan can meet."""
+def check_options(minutes: float | None, method: str | None) -> None:
+    """Refuse requirements that no plan can meet, whatever the images."""
     if method is not None and method not in METHODS:
         raise Misuse(f"unknown method {method!r}. Use auto or one of: {', '.join(METHODS)}.")
-    if minutes is not None and not minutes > 0:
-        raise Misuse(f"minutes is {minutes:g}. Give a number above 0.")
+    if minutes is not None and not 0 < minutes <= MOST_MINUTES:
+        wanted = f"at most {MOST_MINUTES}" if minutes > MOST_MINUTES else "a number above 0"
+        raise Misuse(f"minutes is {minutes:g}. Give {wanted}.")
+
+
+def check_wishes(minutes: float | None, method: str | None, n_known: int) -> None:
+    """Refuse requirements that no plan can meet."""
+    check_options(minutes, method)
     if n_known == 0 and method not in (None, "kmeans"):
         raise Misuse(
             f"no image has a label, but {NAMES[method]} learns from labels. Label some images, or cluster them with "
@@ -119,6 +101,8 @@ class Planner:
     """False if epochs were given instead of a time."""
     tries: bool = False
     """True if the training is tried on hidden labels first."""
+    spent: float = 0.0
+    """Seconds of the time that are over when the plan is made."""
 
     @property
     def batches(self) -> int:
@@ -152,7 +136,7 @@ class Planner:
 
     def budget(self, method: str) -> float:
         """Seconds left for training."""
-        return 60 * self.minutes - sum(step.seconds for step in self.around(method))
+        return 60 * self.minutes - self.spent - sum(step.seconds for step in self.around(method))
 
     def bank(self, method: str) -> int:
         """Views of the token bank: the most that fit on the disk and are filled within a share of the time."""
@@ -160,49 +144,49 @@ class Planner:
         if "views.bank" in self.given:
             assert bank != "auto"
             return bank
-        if method in WITH_TOKENS:
+        phases = [phase for stage in self.stage_plans(method) for phase in stage.turns.phases]
+        if all(view.prompted for phase in phases for view in phase.all_views):
             return 0  # prompted views change what enters the last block
-        if method == "mugcd":
+        if any(phase.strong_draws for phase in phases):
             banks = banks[1:]  # strong views double the room
         quick = [b for b in banks if b * self.facts.training * self.pace.forward <= FILL_SHARE * self.budget(method)]
         return (*quick, *banks[-1:], 0)[0] if self.pace.device == "cpu" else 0
 
+    def stage_plans(self, method: str) -> list[StagePlan]:
+        """Training stages of a method with the settings so far."""
+        return METHODS[method].stages(self.config.model_copy(update={"method": method}))
+
     def stages(self, method: str, share: float) -> Stages:
         """Epochs and seconds of each stage at a share of its published length; given epochs are kept."""
         pace, bank, size = self.pace, self.bank(method), self.config.training.batch_size
-        raw_view = 0.0 if bank else pace.forward
-        per_step = {stage: SLOWER.get(stage, 1.0) * (2 * size * raw_view + pace.step) for stage in STAGES[method]}
-        # Half of the steps go back to the prompts of two views, half train on a raw and a prompted view.
         training = self.config.training
-        passes = BACKWARD + (training.accumulate > 1) + training.checkpointing
-        per_step["sptnet"] = (size * ((2 * passes + 1) * pace.forward + raw_view) + pace.step) / 2
-        per_step |= dict.fromkeys(WITH_TOKENS, 2 * size * passes * pace.forward + pace.step)
+        backward = BACKWARD + (training.accumulate > 1) + training.checkpointing
         stages = {}
-        for number, (stage, published) in enumerate(STAGES[method].items()):
+        for number, plan in enumerate(self.stage_plans(method)):
+            stage, published = plan.name, STAGES[method][plan.name]
             given = f"{stage}.epochs" in self.given
             planned = max(1, min(round(share * published), self.most_epochs(stage, published)))
             epochs = getattr(self.config, stage).epochs if given else planned
             steps = epochs * self.batches
             filled = min(bank * self.facts.training, 2 * size * steps) if number == 0 else 0
-            stages[stage] = epochs, filled * pace.forward + self.facts.training * pace.read + steps * per_step[stage]
+            step = pace.step_seconds(plan, size, bank > 0, backward)
+            stages[stage] = epochs, filled * pace.forward + self.facts.training * pace.read + steps * step
         return stages
 
     def most_epochs(self, stage: str, published: int) -> int:
-        """Largest number of epochs that is of use; from clusters, fewer than published if there are few labels."""
-        if stage != "simgcd" or self.setting("head.start") != "clusters":
-            return published
-        steps = max(LEAST_STEPS["simgcd"], STEPS_PER_LABEL * self.facts.labelled)
-        return -(-steps // self.batches)
+        """Largest number of epochs that is of use: fewer than published if there are few images.
+
+        From clusters, also fewer if there are few labels.
+        """
+        most = most_epochs(published, self.config.training.batch_size)
+        from_clusters = stage == "simgcd" and self.setting("head.start") == "clusters"
+        return min(most, most_from_clusters(self.facts.labelled, self.batches)) if from_clusters else most
 
     def longest(self, method: str) -> Stages:
         """Stages at the largest share of their published length that fits into the time."""
         shares = (percent / 100 for percent in range(100, 0, -1))
         fitting = (share for share in shares if seconds_of(self.stages(method, share)) <= self.budget(method))
         return self.stages(method, next(fitting, 0.01))
-
-    def too_short(self, epochs: int) -> bool:
-        """True if SPTNet would not get past its noisy start: neither enough steps nor the published epochs."""
-        return epochs * self.batches < LEAST_STEPS["sptnet"] and epochs < STAGES["sptnet"]["sptnet"]
 
     def choose(self) -> tuple[str, list[str]]:
         """Choose the best method that the time allows, with reasons.
@@ -213,6 +197,8 @@ class Planner:
         if self.facts.known == 0:
             reason = "No image has a label, so k-means groups the images by their looks."
             return "kmeans", [reason]
+        if self.facts.known < LEAST_KNOWN:
+            return "sskmeans", ["Only one category has labels, which show no differences to learn."]
         method = "simgcd"
         stages = self.stages(method, min(1.0, -(-LEAST_STEPS[method] // self.batches) / STAGES[method][method]))
         if seconds_of(stages) <= self.budget(method):
@@ -225,45 +211,51 @@ class Planner:
         if method not in STAGES:
             text = f"{sentence(NAMES[method])} on the features of the backbone; nothing trains."
             config = self.config.changed(head={"start": "random"}).model_copy(update={"method": method})
-            return Plan(config, tuple(self.around(method)), (*reasons, text), None)
+            return Plan(config, tuple(self.around(method)), (*reasons, text, *self.over_time(method)), None)
         stages = self.longest(method)
-        last, (epochs, _) = list(stages.items())[-1]
         lengths = [f"{NAMES[stage]} for {n} epochs" for stage, (n, _) in stages.items()]
         text = f"{', then '.join(lengths)}{f', {self.minutes:g} min at most in all' if self.limited else ''}."
-        wanted: dict[str, Any] = {f"{stage}.epochs": n for stage, (n, _) in stages.items()}
-        wanted |= {"views.bank": self.bank(method), "training.evaluate_every": max(n for n, _ in stages.values())}
-        wanted["prompt.border"] = scaled_border(self.facts.image_size)
-        for stage, (n, _) in stages.items():
-            wanted |= {f"{stage}.{name}": max(1, round(of * n)) for name, of in SCHEDULES.get(stage, {}).items()}
+        epochs = {stage: n for stage, (n, _) in stages.items()}
+        wanted: dict[str, Any] = {
+            "views.bank": self.bank(method),
+            "prompt.border": scaled_border(self.facts.image_size),
+        }
         if "simgcd" in stages:
-            wanted |= FROM_CLUSTERS | {"simgcd.teacher_warm_up": warm_up(stages["simgcd"][0])}
+            wanted |= FROM_CLUSTERS
             text += " It starts from clusters."
         else:
             wanted["head.start"] = "random"
-        if last == "sptnet":
-            steps = epochs * self.batches
-            k = self.config.sptnet.k if "sptnet.k" in self.given else min(self.config.sptnet.k, max(1, steps // 4))
-            wanted |= {"sptnet.k": k} | ({"sptnet.counter": "continuous"} if self.batches < 2 * k else {})
-            if self.too_short(epochs) and "prompt.noise" not in self.given:
-                wanted["prompt.noise"] = 0.0
-                text += f" {steps:,} steps may not get past a noisy start, so prompts begin without noise."
-        changes: dict[str, dict[str, Any]] = {}
-        for key, value in wanted.items():
-            if key not in self.given:
-                changes.setdefault(key.split(".")[0], {})[key.split(".")[1]] = value
+        wanted = {key: value for key, value in wanted.items() if key not in self.given}
+        wanted |= length_settings(self.config, epochs, self.batches, self.given)
+        if "prompt.noise" in wanted:
+            steps = epochs["sptnet"] * self.batches
+            text += f" {steps:,} steps may not get past a noisy start, so prompts begin without noise."
         around = self.around(method)
         allowed = min(1.0, max(0.0, self.budget(method)) / seconds_of(stages)) if self.limited else 1.0
         trained = [
-            PlanStep(f"train {NAMES[stage]}, {n} epochs", allowed * seconds, stage)
-            for stage, (n, seconds) in stages.items()
+            PlanStep(f"train {NAMES[stage]}, {n} epochs", allowed * s, stage, self.length(method, stage, n, s))
+            for stage, (n, s) in stages.items()
         ]
         if self.tries:
             text += " A trial on hidden labels first shows whether training helps."
         sort = next(i for i, step in enumerate(around) if step.what == "sort all images")
-        config = self.config.changed(**changes).model_copy(update={"method": method})
+        config = self.config.changed(**by_section(wanted)).model_copy(update={"method": method})
         steps_in_order = (*around[:sort], *trained, *around[sort:])
         limit = self.minutes if self.limited else None
-        return Plan(config, steps_in_order, (*reasons, text), limit, self.tries)
+        why = (*reasons, text, *self.over_time(method))
+        return Plan(config, steps_in_order, why, limit, self.tries, fits=allowed)
+
+    def length(self, method: str, stage: str, epochs: int, seconds: float) -> StageLength:
+        """Planned and largest useful number of epochs of a stage."""
+        given = f"{stage}.epochs" in self.given
+        return StageLength(epochs, None if given else self.most_epochs(stage, STAGES[method][stage]), seconds)
+
+    def over_time(self, method: str) -> list[str]:
+        """Say so if the steps without the training already take longer than the time."""
+        if not self.limited or self.budget(method) >= 0:
+            return []
+        in_all = duration(60 * self.minutes - self.budget(method))
+        return [f"Without any training that takes about {in_all}, more than the {self.minutes:g} min there are."]
 
 
 def seconds_of(stages: Stages) -> float:
@@ -280,16 +272,18 @@ def make_plan(
     given: Collection[str] = (),
     report: bool = True,
     always_limited: bool = False,
+    spent: float = 0.0,
 ) -> Plan:
     """Plan the best method that the time allows, or the given one; settings with keys in `given` are kept.
 
-    Epochs given without minutes lift the time limit, unless `always_limited`.
+    Epochs given without minutes lift the time limit, unless `always_limited`. `spent` seconds of the time are over.
     """
     check_wishes(minutes, method, facts.known)
     usual = CPU_MINUTES if pace.device == "cpu" else GPU_MINUTES
     limited = always_limited or minutes is not None or not any(key.endswith(".epochs") for key in given)
     fixed = frozenset(given) - ({"views.bank"} if config.views.bank == "auto" else set())
     tries = method is None and facts.can_try
-    planner = Planner(config, facts, pace, minutes or usual, fixed, report, limited, tries)
+    planner = Planner(config, facts, pace, minutes or usual, fixed, report, limited, tries, spent)
     chosen, reasons = planner.choose() if method is None else (method, [])
-    return planner.plan(chosen, reasons)
+    short = method is None and chosen not in STAGES and facts.known >= LEAST_KNOWN
+    return replace(planner.plan(chosen, reasons), short_of_time=short)

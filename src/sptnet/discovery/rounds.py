@@ -13,7 +13,7 @@ import numpy as np
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
 from sptnet.discovery.settings import read_images
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
 from sptnet.results.edits.carried_names import carried_names
 from sptnet.results.edits.log import CarryNames, Count, Edit, add_edits, in_force, read_edits, replay
 from sptnet.results.edits.names import edited_names
@@ -21,8 +21,10 @@ from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import DROPPED, RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.progress import Say, say
+from sptnet.runtime.readers import read_csv, reading
 
 LABELS, EARLIER = "labels.csv", "earlier.csv"
+EARLIER_COLUMNS = ("image", "category")
 UNLIMITED = {"minutes": None, "max_steps": None, "anneal_steps": 0}
 LABELLED_BEFORE = ("labelled", "holdout")
 
@@ -39,6 +41,8 @@ class Round:
     """New category by image id, as edited, of the images in new categories of the earlier run."""
     had_labels: bool
     """True if the earlier run had labels."""
+    minutes: float | None = None
+    """Time limit that was given for the earlier run."""
 
 
 def fresh_stage(config: Config, name: str) -> dict[str, Any]:
@@ -72,6 +76,7 @@ def next_round(earlier: str | Path, out: Path) -> Round:
         {id_: label for id_, label in labels.items() if id_ in present},
         {id_: state.names[c] for id_, c in zip(state.ids, state.category, strict=True) if c >= state.n_known},
         result.n_known > 0,
+        run.facts().get("plan", {}).get("minutes"),
     )
 
 
@@ -143,13 +148,12 @@ def carry_names(run: str | Path) -> None:
 
 
 def _read_earlier(file: Path) -> dict[str, str]:
-    try:
-        with file.open(encoding="utf-8", errors="surrogatepass", newline="") as stream:
-            return {row["image"]: row["category"] for row in csv.DictReader(stream, strict=True)}
-    except (ValueError, KeyError, csv.Error) as error:
-        raise Failure(
-            f"{file} is damaged ({error!r}). Delete it to finish the round without the names of the earlier run."
-        ) from error
+    way_out = "Delete it to finish the round without the names of the earlier run."
+    with reading(file, way_out):
+        columns, rows, _ = read_csv(file, way_out)
+        if columns != EARLIER_COLUMNS or any(len(row) != 2 or None in row.values() for row in rows):
+            raise ValueError("its columns are not image,category")
+    return {row["image"]: row["category"] for row in rows}
 
 
 def read_round(config: Config, labels: Mapping[str, str], tell: Say = say) -> SplitImages:
@@ -162,15 +166,16 @@ def read_round(config: Config, labels: Mapping[str, str], tell: Say = say) -> Sp
 
 def round_files(round_: Round) -> dict[str, str]:
     """Return the texts that a run of another round starts with, by file name."""
-    return {LABELS: labels_text(round_.labels), EARLIER: _table(("image", "category"), round_.earlier)}
+    return {LABELS: labels_text(round_.labels), EARLIER: table_text(EARLIER_COLUMNS, round_.earlier)}
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
     """Return the content of a labels file, as the setting data.labels expects it."""
-    return _table(("path", "label"), labels)
+    return table_text(("path", "label"), labels)
 
 
-def _table(columns: tuple[str, str], rows: Mapping[str, str]) -> str:
+def table_text(columns: tuple[str, str], rows: Mapping[str, str]) -> str:
+    """Return a CSV text of two columns."""
     text = io.StringIO(newline="")
     table = csv.writer(text)
     table.writerow(columns)

@@ -18,7 +18,8 @@ from torch import Tensor
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
 from sptnet.data.split import Split
-from sptnet.discovery.planner import TRIAL_STEPS, warm_up
+from sptnet.discovery.lengths import warm_up
+from sptnet.discovery.planner import TRIAL_STEPS
 from sptnet.inference.features import classify
 from sptnet.metrics import rightly_sorted
 from sptnet.model.backbone import Backbone
@@ -103,18 +104,25 @@ def hide_labels(split: Split, seed: int) -> Split:
 
 
 def try_training(
-    config: Config, images: SplitImages, backbone: Backbone, features: Float[Tensor, "n dim"], run: RunFolder
+    config: Config,
+    images: SplitImages,
+    backbone: Backbone,
+    features: Float[Tensor, "n dim"],
+    run: RunFolder,
+    seconds: float | None = None,
 ) -> Verdict:
     """Train for a few steps without some of the labels, and compare with the clustering that the training starts from.
 
     `features` are those of all images by the backbone, which stays as it is. Nothing is
-    written but tokens into the bank of the run, which its training reads later.
+    written but tokens into the bank of the run, which its training reads later. With `seconds`, the short training ends
+    in time.
     """
     split = hide_labels(images.split, seed_of(config.seed, "trial"))
     lost = np.setdiff1d(images.split.labelled, split.labelled)
     epochs = math.ceil(TRIAL_STEPS / max(1, steps_per_epoch(len(split.training), config.training.batch_size)))
+    minutes = None if seconds is None else max(1.0, seconds) / 60
     brief = config.changed(
-        simgcd={"epochs": epochs, "teacher_warm_up": warm_up(epochs), "minutes": None, "max_steps": None},
+        simgcd={"epochs": epochs, "teacher_warm_up": warm_up(epochs), "minutes": minutes, "max_steps": None},
     ).model_copy(update={"method": "simgcd"})
     own = SplitImages(images.image_set, split, images.unreadable)
     state = prepare(brief, run, own, copy.deepcopy(backbone), lambda line: None, features)
@@ -123,7 +131,7 @@ def try_training(
     state.attach_prompt(stage.plan)
     state.open_bank(run.path)
     with noted_interrupts() as check_interrupt:
-        for _ in epochs_with_bar(stage.trainer(), check_interrupt):
+        for _ in epochs_with_bar(stage.trainer(), check_interrupt, "trial"):
             state.features.forget()
     trained = state.outputs(lost).categories
     truth = split.target[lost]

@@ -8,6 +8,7 @@ import numpy as np
 from sptnet.config import DataSettings
 from sptnet.data.benchmarks import find_benchmark
 from sptnet.data.load import SplitImages, load_data, load_image_set
+from sptnet.data.readable import check_share
 from sptnet.data.split_file import read_split
 from sptnet.errors import Misuse
 from sptnet.inference.predictor import Predictor, load
@@ -33,6 +34,7 @@ def evaluate(
     """
     if source is not None and data is None:
         raise Misuse(f"where is {source}? Give its folder with `data=DIR`.")
+    check_share(max_unreadable)
     predictor = load(run, device)
     if source is not None and data is not None:
         scores = score_benchmark(predictor, source, data, prompted)

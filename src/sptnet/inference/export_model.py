@@ -26,9 +26,9 @@ from sptnet.model.model_folder import ModelCard, load_model
 from sptnet.results.categories import category_names
 from sptnet.results.counts import Clustering
 from sptnet.results.edits.names import EditedNames, names_for
+from sptnet.results.export.files import MODEL_FORMS
 from sptnet.runtime.files import check_new_file, check_outside, write_atomically
 
-MODEL_FORMS = ("torch", "onnx")
 FACTS = "sptnet.json"
 """Name of the metadata: among the extra files of a torch program, among the properties of an ONNX model."""
 LARGEST_ONNX = 2**31 - 2**20

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sptnet.config import Config
+from sptnet.config.sections import MOST_PIXELS
 from sptnet.data.pixel_format import PixelFormat, Reading
 from sptnet.errors import Misuse
 from sptnet.model.vit.embedding import (
@@ -185,11 +186,13 @@ def build_backbone(
     if name == EMBEDDED:
         pixels = PixelFormat(image_size or EMBEDDED_ARCHITECTURE["img_size"])
         weights = weights or (Path(str(files("sptnet") / "weights" / EMBEDDED_WEIGHTS)) if pretrained else None)
+        _check_pixels(pixels.image_size)
         _check_size(pixels.image_size, EMBEDDED_ARCHITECTURE["patch_size"])
         vit = VisionTransformer(**{**EMBEDDED_ARCHITECTURE, "img_size": pixels.image_size}, num_classes=0)
     else:
         check_name(name)
         pixels = pixel_format(name, image_size)
+        _check_pixels(pixels.image_size)
         download = pretrained and weights is None
         vit = create_vit(name, pixels.image_size, download, architecture or {}, ways_out)
         _check_size(pixels.image_size, int(vit.patch_embed.patch_size[0]))
@@ -208,6 +211,14 @@ def backbone_from(config: Config, world: World, ways_out: str = WAYS_OUT) -> Bac
 
 def _call(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
     return function(*arguments)
+
+
+def _check_pixels(image_size: int) -> None:
+    if not 1 <= image_size <= MOST_PIXELS:
+        raise Misuse(
+            f"an image of {image_size} pixels is too large or too small. Give 1 to {MOST_PIXELS} with "
+            "`backbone.image_size`."
+        )
 
 
 def _check_size(image_size: int, patch_size: int) -> None:

@@ -1,13 +1,13 @@
 """The model directory: weights in safetensors, and a `model.json` that describes the model they belong to."""
 
 import json
-import shutil
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+import torch
+from safetensors.torch import save_file
 
 from sptnet.config import PromptSettings
 from sptnet.data.pixel_format import PixelFormat
@@ -15,12 +15,13 @@ from sptnet.errors import Failure, Misuse, SptnetError
 from sptnet.head import CentroidHead, ContrastiveHead, Head, LinearHead, PrototypeHead
 from sptnet.model.backbone import build_backbone
 from sptnet.model.calibrator import Calibrator
+from sptnet.model.description import FORMAT, WAY_OUT, read_description
 from sptnet.model.gcd_model import GcdModel
+from sptnet.model.model_path import DESCRIPTION, WEIGHTS, find_model_folder
 from sptnet.runtime.digest import digest
-from sptnet.runtime.files import check_new_folder, write_atomically, write_text_atomically
-
-FORMAT = 1
-WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
+from sptnet.runtime.files import check_new_folder, new_folder, write_atomically, write_text_atomically
+from sptnet.runtime.readers import damaged, one_line
+from sptnet.runtime.tensor_files import first_misfit, first_not_finite, load_tensors, reading_tensors
 
 
 @dataclass(frozen=True)
@@ -56,23 +57,14 @@ def save_model(folder: Path, model: GcdModel, card: ModelCard) -> None:
         **_describe_card(card),
         "sha256": digest(tensors),
     }
-    fresh = folder.with_name(folder.name + ".part")
-    if fresh.exists():
-        shutil.rmtree(fresh)
-    fresh.mkdir(parents=True)
-    write_atomically(fresh / WEIGHTS, lambda part: save_file(tensors, part))
-    (fresh / DESCRIPTION).write_text(_as_text(description), encoding="utf-8")
-    old = folder.with_name(folder.name + ".old")
-    if folder.exists():
-        folder.rename(old)
-    fresh.rename(folder)
-    if old.exists():
-        shutil.rmtree(old)
+    with new_folder(folder) as fresh:
+        write_atomically(fresh / WEIGHTS, lambda part: save_file(tensors, part))
+        write_text_atomically(fresh / DESCRIPTION, _as_text(description))
 
 
 def update_card(folder: Path, card: ModelCard) -> None:
     """Replace the card of a saved model atomically; the weights stay as they are."""
-    description = _description(folder / DESCRIPTION)
+    description = read_description(folder / DESCRIPTION)
     description.pop("calibrator", None)
     write_text_atomically(folder / DESCRIPTION, _as_text(description | _describe_card(card)))
 
@@ -92,44 +84,35 @@ def _as_text(description: dict[str, Any]) -> str:
     return json.dumps(description, indent=1, ensure_ascii=False) + "\n"
 
 
-def find_model_folder(path: str | Path) -> Path:
-    """Return the model directory: the path itself, or `model` inside a run."""
-    path = Path(path)
-    for folder in (path, path / "model"):
-        if (folder / DESCRIPTION).is_file():
-            return folder
-    if (path / "config.toml").is_file():
-        command = f"`train(resume=True, out={str(path)!r})`"
-        raise Misuse(f"the run {path} has no finished model yet. Finish it with: {command}")
-    raise Misuse(f"{path} is neither a run nor a model directory: there is no {DESCRIPTION}. Give the folder of a run.")
-
-
 def load_model(path: str | Path) -> tuple[GcdModel, ModelCard]:
     """Load the model of a run or a model directory, in eval mode."""
     folder = find_model_folder(path)
-    description = _description(folder / DESCRIPTION)
+    description = read_description(folder / DESCRIPTION)
+    weights = folder / WEIGHTS
+    with reading_tensors(weights, WAY_OUT, says="is damaged or missing"):
+        if not weights.is_file():
+            raise ValueError("there is no such file")
+        tensors = load_tensors(weights)[0]
+    if digest(tensors) != description["sha256"]:
+        raise damaged(weights, "its checksum differs", WAY_OUT)
     try:
-        tensors = load_file(folder / WEIGHTS)
-    except (SafetensorError, OSError) as error:
-        raise Failure(f"{folder / WEIGHTS} is damaged or missing ({error}). Copy it again or train again.") from error
-    try:
+        # Sizes in the description are compared with the weights before any memory is taken for them.
+        misfit = first_misfit(tensors, _build(description, on_meta=True)[0].state_dict())
+        if misfit is not None:
+            raise ValueError(misfit)
         model, card = _build(description)
-        if digest(tensors) != description["sha256"]:
-            raise Failure(f"{folder / WEIGHTS} is damaged (its checksum differs). Copy it again or train again.")
-        model.load_state_dict(tensors)
     except SptnetError:
         raise
-    except (KeyError, TypeError, ValueError, OverflowError, RuntimeError, AttributeError, AssertionError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError, AssertionError) as error:
         raise Failure(
             f"{folder / DESCRIPTION} does not describe a model that fits its weights ({type(error).__name__}: "
-            f"{first_line(error)}). Copy the model directory again or train again."
+            f"{one_line(error)}). Copy the model directory again or train again."
         ) from error
+    bad = first_not_finite(tensors)
+    if bad is not None:
+        raise damaged(weights, f"{bad} is not finite", "Copy it again, or train again with a lower learning rate.")
+    model.load_state_dict(tensors)
     return model.eval(), card
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message."""
-    return (str(error).splitlines() or [""])[0]
 
 
 def _describe_head(head: Head) -> dict[str, Any]:
@@ -153,8 +136,8 @@ def _build_head(facts: dict[str, Any], dim: int, n_categories: int) -> Head:
     return PrototypeHead(dim, n_categories, **facts)
 
 
-def _build(description: dict[str, Any]) -> tuple[GcdModel, ModelCard]:
-    """Build the described model with random weights."""
+def _build(description: dict[str, Any], on_meta: bool = False) -> tuple[GcdModel, ModelCard]:
+    """Build the described model with random weights, or on torch's meta device, where weights take no memory."""
     facts: dict[str, Any] = description["pixels"]
     reading = facts.get("reading", "exact")  # models that do not record it were trained with exact reading
     pixels = PixelFormat(
@@ -168,28 +151,15 @@ def _build(description: dict[str, Any]) -> tuple[GcdModel, ModelCard]:
         description["trainable_blocks"],
         None if description.get("calibrator") is None else Calibrator.from_dict(description["calibrator"]),
     )
-    backbone = build_backbone(
-        description["backbone"],
-        image_size=pixels.image_size,
-        pretrained=False,
-        architecture=description.get("architecture"),
-    )
-    backbone.pixels = pixels
-    head = _build_head(description["head"], backbone.dim, len(card.categories))
+    with torch.device("meta") if on_meta else nullcontext():
+        backbone = build_backbone(
+            description["backbone"],
+            image_size=pixels.image_size,
+            pretrained=False,
+            architecture=description.get("architecture"),
+        )
+        backbone.pixels = pixels
+        head = _build_head(description["head"], backbone.dim, len(card.categories))
     model = GcdModel(backbone, head, card.trainable_blocks)
     model.attach_prompt(card.prompt)
     return model, card
-
-
-def _description(path: Path) -> dict[str, Any]:
-    try:
-        description: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        file_format = description["format"]
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise Failure(f"{path} is damaged ({error}). Copy it again or train again.") from error
-    if file_format != FORMAT:
-        raise Misuse(
-            f"{path} has format {file_format}, but this sptnet reads format {FORMAT}. "
-            "Install the version of sptnet that wrote it, or train again."
-        )
-    return description

@@ -20,6 +20,8 @@ from sptnet.model.backbone import Backbone, build_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.weights import State, as_backbone, kind_of, load_weights, read_weights, select_prefix, strip_wrappers
 from sptnet.prompts import GlobalPrompt, SpatialPrompt
+from sptnet.runtime.tensor_files import first_not_finite
+from sptnet.runtime.text import printable
 
 TITLES = {"simgcd": "SimGCD", "sptnet": "SPTNet"}
 _PARTS = {"simgcd": ("0.", "1."), "sptnet": ("1.0.", "1.1.", "0.")}
@@ -136,6 +138,8 @@ def _build_backbone(
     patch, positions = checkpoint.vit.get("patch_embed.proj.weight"), checkpoint.vit.get("pos_embed")
     if patch is None or positions is None or (patch.ndim, positions.ndim) != (4, 3):
         raise checkpoint.refusal("its ViT has no patches or no positions")
+    if 0 in (*patch.shape, *positions.shape):
+        raise checkpoint.refusal("its ViT has empty patches or positions")
     patch_size = patch.shape[-1]
     widths = [prompts[part].shape[-1] for part in ("pad_up", "patch") if part in prompts]
     made_for = next((width for width in widths if width != patch_size), None)  # a shared frame fits any image
@@ -152,9 +156,21 @@ def _build_backbone(
     sizes: dict[str, Any] = {}
     if name is None:
         name, sizes = architecture(checkpoint)
+        _check_blocks(checkpoint, len(patch))
     backbone = build_backbone(name, image_size=size, pretrained=False, architecture=sizes, reading="exact")
     load_weights(backbone.vit, checkpoint.vit, checkpoint.source)
     return backbone
+
+
+def _check_blocks(checkpoint: PublishedCheckpoint, dim: int) -> None:
+    """Refuse blocks without weights of the ViT's width: the model is built from the width and the number of blocks."""
+    blocks = {name.split(".")[1] for name in checkpoint.vit if name.startswith("blocks.")}
+    for block in sorted(blocks) or ["0"]:
+        name = f"blocks.{block}.attn.qkv.weight"
+        weight = checkpoint.vit.get(name)
+        if weight is None or weight.shape != (3 * dim, dim):
+            found = "is missing" if weight is None else f"has the shape {tuple(weight.shape)}, not {(3 * dim, dim)}"
+            raise checkpoint.refusal(f"{printable(name)} of its ViT {found}")
 
 
 def _build_head(checkpoint: PublishedCheckpoint, dim: int) -> PrototypeHead:
@@ -166,6 +182,12 @@ def _build_head(checkpoint: PublishedCheckpoint, dim: int) -> PrototypeHead:
     if odd:
         raise checkpoint.refusal(f"{odd[0]} of its head has the shape {tuple(state[odd[0]].shape)}")
     n_categories, hidden, bottleneck = (len(state[n]) for n in ("prototypes", "mlp.0.weight", "mlp.4.weight"))
+    sizes = {"prototypes": dim, "mlp.0.weight": dim, "mlp.2.weight": hidden, "mlp.4.weight": hidden}
+    for name, columns in sizes.items():  # before a head of these sizes is built
+        rows = hidden if name == "mlp.2.weight" else len(state[name])
+        if state[name].shape != (rows, columns) or 0 in (rows, columns):
+            shapes = f"{tuple(state[name].shape)}, not {(rows, columns)}"
+            raise checkpoint.refusal(f"{name} of its head has the shape {shapes}")
     state["lengths"] = state["lengths"].flatten()
     with_lengths = bool((state["lengths"] != 1).any())
     head = PrototypeHead(dim, n_categories, hidden, bottleneck, with_lengths)
@@ -175,6 +197,9 @@ def _build_head(checkpoint: PublishedCheckpoint, dim: int) -> PrototypeHead:
         if state[name].shape != value.shape:
             shapes = f"{tuple(state[name].shape)}, not {tuple(value.shape)}"
             raise checkpoint.refusal(f"{name} of its head has the shape {shapes}")
+    bad = first_not_finite(state) or first_not_finite(checkpoint.prompts)
+    if bad is not None:
+        raise checkpoint.refusal(f"{bad} is not finite")
     head.load_state_dict(state)
     return head
 
@@ -190,6 +215,8 @@ def _settings(
     if "pad_up" in prompts:
         kinds.append("global")
         border = prompts["pad_up"].shape[-2]
+        if border == 0:
+            raise checkpoint.refusal("its prompt pad_up is empty")
         sides = [(border, size)] * 2 + [(size - 2 * border, border)] * 2
         wanted.update(zip(_PADS, sides, strict=True))
     for name, shape in wanted.items():
@@ -197,6 +224,8 @@ def _settings(
             raise checkpoint.refusal(
                 f"its prompt {name} has the shape {tuple(prompts[name].shape)}, not {(1, 3, *shape)}"
             )
+    if not 1 <= frame_width <= backbone.patch_size:
+        raise Misuse(f"`frame_width` is {frame_width}. Give 1 to {backbone.patch_size}, the size of a patch.")
     kind = cast(Any, "+".join(kinds) or "none")
     return PromptSettings(kind=kind, width=frame_width, border=border)
 

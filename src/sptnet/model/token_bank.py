@@ -6,13 +6,13 @@ first used, and read afterwards. Training with a bank differs only in the choice
 centre view, for the scores during training.
 """
 
-import json
 import shutil
+import weakref
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from jaxtyping import Float16, Int64
 from torch import Tensor
@@ -20,15 +20,22 @@ from torch import Tensor
 from sptnet.config import ViewSettings
 from sptnet.errors import Failure, Misuse
 from sptnet.model.backbone import Backbone
-from sptnet.runtime.files import write_text_atomically
+from sptnet.model.bank_files import BankFiles, Flags, Slots
+from sptnet.model.bank_header import LOCK, read_header, write_header
+from sptnet.runtime.disk import NotWritten, disk_problems
+from sptnet.runtime.locks import hold
 
-Flags = npt.NDArray[np.bool_]
 BANKS = (8, 4, 2)  # numbers of views to choose from; with one view, the two views of a step would be equal
 DISK_SHARE = 0.5  # share of the free disk that a bank of automatic size may take
+LONGEST_CREATION = 60.0  # seconds to wait for another process that creates the bank
 
 
 class TokenBank:
-    """Tokens of V views and the centre view per image in a sparse file, with a flag per stored view."""
+    """Tokens of V views and the centre view per image in a sparse file, with a checksum per stored view.
+
+    Several processes may use a bank at the same time. A view counts as stored if its tokens match its checksum, which
+    is verified when a process first asks for the view. Stored views never change.
+    """
 
     def __init__(
         self, folder: Path, n_images: int, n_views: int, length: int, dim: int, key: str, with_strong: bool = False
@@ -38,25 +45,29 @@ class TokenBank:
         With `with_strong` there is a second bank of V strong views per image, in a folder of its own.
         """
         self._opened_with = folder, n_images, n_views, length, dim, key, with_strong
-        self.n_views = n_views
+        self.folder, self.n_views, self._rows = folder, n_views, rows_per_image(n_views)
+        sizes = {"images": n_images, "views": n_views, "rows": self._rows, "length": length, "dim": dim, "key": key}
+        header, what = read_header(folder), f"the token bank {folder}"
+        if header is None:
+            with disk_problems(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+            with hold(folder / LOCK, what, wait=LONGEST_CREATION):
+                header = read_header(folder)  # another process may have been faster
+                if header is None:
+                    _check_space(folder, n_images * self._rows * length * dim * 2)
+                    header = write_header(folder, sizes)
+        if {name: header[name] for name in sizes} != sizes:
+            raise Misuse(
+                f"the token bank {folder} was made from other images, views or weights. "
+                "Give another `views.bank_folder`, or remove that one."
+            )
+        lock = ExitStack()
+        lock.enter_context(hold(folder / LOCK, what, shared=True, wait=LONGEST_CREATION))
+        weakref.finalize(self, lock.close)
+        self._files = BankFiles(folder, header)
+        self._verified = np.zeros(n_images * self._rows, np.bool_)
         strong = folder / "strong"
         self._strong = TokenBank(strong, n_images, n_views, length, dim, f"{key} strong") if with_strong else None
-        rows = rows_per_image(n_views)
-        shape = {"images": n_images, "views": n_views, "rows": rows, "length": length, "dim": dim, "key": key}
-        header = folder / "bank.json"
-        if header.is_file():
-            if _read(header) != shape:
-                raise Misuse(
-                    f"the token bank {folder} was made from other images, views or weights. "
-                    "Give another `views.bank_folder`, or remove that one."
-                )
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-            _check_space(folder, n_images * rows * length * dim * 2)
-            (folder / "filled.bin").unlink(missing_ok=True)
-            write_text_atomically(header, json.dumps(shape) + "\n")
-        self._tokens = _open(folder / "tokens.bin", np.float16, (n_images, rows, length, dim))
-        self._filled = _open(folder / "filled.bin", np.bool_, (n_images, rows))
 
     def of(self, strong: bool) -> "TokenBank":
         """Return the bank of the strong views, or this one."""
@@ -76,18 +87,47 @@ class TokenBank:
 
     def filled(self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"]) -> Flags:
         """Return a boolean array of length n: True for the views that are stored."""
-        return np.array(self._filled[images.numpy(), views.numpy()])
+        slots = self._slots(images, views)
+        stored = self._verified[slots]
+        unknown = np.flatnonzero(~stored)
+        stored[unknown] = self._files.stored(slots[unknown])
+        self._verified[slots[stored]] = True
+        return stored
 
     def read(self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"]) -> Float16[Tensor, "n length dim"]:
         """Read the tokens of stored views."""
-        return torch.from_numpy(self._tokens[images.numpy(), views.numpy()])
+        tokens, stored = self.read_stored(images, views)
+        assert stored.all(), "only stored views can be read"
+        return tokens
+
+    def read_stored(
+        self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"]
+    ) -> tuple[Float16[Tensor, "n length dim"], Flags]:
+        """Read the tokens of views, and return which of them are stored; the tokens of the others are undefined."""
+        slots = self._slots(images, views)
+        tokens, stored = self._files.read(slots, self._verified[slots])
+        self._verified[slots[stored]] = True
+        return torch.from_numpy(tokens), stored
 
     def write(
         self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"], tokens: Float16[Tensor, "n length dim"]
     ) -> None:
-        """Store the tokens of views. The flags are set last, so a flagged view is complete even after a crash."""
-        self._tokens[images.numpy(), views.numpy()] = tokens.numpy()
-        self._filled[images.numpy(), views.numpy()] = True
+        """Store the tokens of views, unless another process has stored them in the meantime."""
+        slots = self._slots(images, views)
+        try:
+            self._files.write(slots, tokens.numpy())
+        except NotWritten as problem:
+            rest, free = self._files.n_missing() * self._files.view_bytes, free_disk(self.folder)
+            then = (
+                f"go on with `resume=True`: the views that are not stored yet take up to {size(rest)}, and the disk "
+                f"has {size(free)} left"
+            )
+            raise Failure(str(NotWritten(problem.path, problem.number, then))) from problem
+        self._verified[slots] = True
+
+    def _slots(self, images: Int64[Tensor, " n"], views: Int64[Tensor, " n"]) -> Slots:
+        slots: Slots = images.numpy() * self._rows + views.numpy()
+        return slots
 
 
 def rows_per_image(n_views: int) -> int:
@@ -95,25 +135,10 @@ def rows_per_image(n_views: int) -> int:
     return n_views + 1
 
 
-def _open(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> np.memmap:  # type: ignore[type-arg]
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    with path.open("ab") as file:
-        file.truncate(size)  # a sparse file takes no disk space until it is written
-    return np.memmap(path, dtype=dtype, mode="r+", shape=shape)
-
-
-def _read(header: Path) -> object:
-    try:
-        return json.loads(header.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise Failure(f"the token bank's {header} is damaged ({error}). Remove the folder {header.parent}.") from error
-
-
 def views_of_bank(folder: Path) -> int | None:
     """Return the number of views of an existing bank, None if there is no bank."""
-    header = folder / "bank.json"
-    shape: Any = _read(header) if header.is_file() else None
-    return int(shape["views"]) if shape else None
+    header = read_header(folder)
+    return None if header is None else int(header["views"])
 
 
 def room_for_bank(views: ViewSettings, free: int) -> float:
@@ -141,6 +166,11 @@ def free_disk(path: Path) -> int:
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free
+
+
+def size(n_bytes: float) -> str:
+    """Bytes as text."""
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.2f} MB"
 
 
 def _check_space(folder: Path, size: int) -> None:

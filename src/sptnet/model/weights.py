@@ -8,24 +8,39 @@ import argparse
 import math
 import pickle
 import re
+import struct
+import tarfile
 import warnings
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor
 
 from sptnet.errors import Failure, Misuse
 from sptnet.model.vit.embedding import Vit
+from sptnet.runtime.readers import one_line
+from sptnet.runtime.tensor_files import first_not_finite, read_tensors
+from sptnet.runtime.text import printable
 
 State = dict[str, Tensor]
 StateKind = Literal["backbone", "simgcd", "sptnet", "sptnet-model", "unknown"]
 
 # Exceptions of torch's unpickler and zip reader for bytes that are not a checkpoint.
-_NOT_WEIGHTS = (RuntimeError, EOFError, OSError, KeyError, IndexError, ValueError, TypeError, AttributeError)
+_NOT_WEIGHTS = (
+    *(RuntimeError, EOFError, OSError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError),
+    *(AssertionError, ImportError, MemoryError, struct.error, tarfile.TarError, zipfile.BadZipFile, zlib.error),
+)
+_PLAIN_TYPES = {
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+}
+MOST_SHARED = 8
+"""Tensors may share memory; together they are at most this many times as large as their file."""
+MOST_WRAPPERS = 4
 # Checkpoints that hold more than weights keep them under one of these keys; the teacher is preferred to the student.
 WRAPPERS = ("teacher", "student", "model", "state_dict")
 # Name parts that wrappers of a model add.
@@ -44,24 +59,23 @@ def read_weights(path: str | Path) -> State:
     path = Path(path)
     if not path.is_file():
         raise Misuse(f"no weights file at {path}. Give the path of a .safetensors, .pth or .pt file.")
-    state = find_state_dict(_read_safetensors(path) if path.suffix == ".safetensors" else _read_pickled(path))
+    way_out, says = "Fetch or copy it again.", "cannot be read as weights"
+    is_safe = path.suffix == ".safetensors"
+    state = find_state_dict(read_tensors(path, way_out, says=says) if is_safe else _read_pickled(path))
     if state is None:
         raise Misuse(f"{path} is not a plain state dict (name to tensor). Give the backbone's state dict alone.")
+    _check_plain(state, path)
     return state
-
-
-def _read_safetensors(path: Path) -> State:
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise Failure(f"{path} cannot be read as weights ({error}). Fetch or copy it again.") from error
 
 
 def _read_pickled(path: Path) -> Any:
     try:
+        _refuse_packed(path)
         # Old pickle formats load correctly but warn. Authors store their options with the weights, as a Namespace.
         with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals([argparse.Namespace]):
             return torch.load(path, map_location="cpu", weights_only=True)
+    except Failure:
+        raise
     except pickle.UnpicklingError as error:
         raise Failure(
             f"{path} cannot be read as weights: it holds more than tensors, and sptnet runs no code from a file. "
@@ -71,13 +85,45 @@ def _read_pickled(path: Path) -> Any:
         raise Failure(f"{path} cannot be read as weights: it is damaged or of another kind. Fetch it again.") from error
 
 
-def find_state_dict(content: object) -> State | None:
+def _refuse_packed(path: Path) -> None:
+    """Refuse an archive that unpacks to more than its own size: torch stores weights without compression."""
+    with path.open("rb") as stream:
+        if stream.read(2) != b"PK":
+            return
+    size = path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+    unpacked = sum(entry.file_size for entry in entries)
+    if unpacked > size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise Failure(
+            f"{path} cannot be read as weights: it is compressed and unpacks from {size:,} to {unpacked:,} bytes, but "
+            "torch stores weights uncompressed. Save it again with torch.save, or fetch it again."
+        )
+
+
+def _check_plain(state: State, path: Path) -> None:
+    """Refuse tensors that are not plain numbers in memory, or that together are far larger than their file."""
+    total, most = 0, MOST_SHARED * path.stat().st_size
+    for name, value in state.items():
+        plain = value.layout == torch.strided and not value.is_nested and value.device.type == "cpu"
+        if not plain or value.dtype not in _PLAIN_TYPES:
+            kind = one_line(f"{value.dtype} {value.layout}".replace("torch.", ""))
+            raise Failure(f"{path} cannot be read as weights: {printable(name)} is {kind}. Save plain tensors.")
+        total += value.numel() * value.element_size()
+        if total > most:
+            raise Failure(
+                f"{path} cannot be read as weights: its tensors are more than {MOST_SHARED} times as large as the "
+                "file. Fetch it again."
+            )
+
+
+def find_state_dict(content: object, depth: int = 0) -> State | None:
     """Return the state dict in a checkpoint, None if there is none; the teacher's if there are two."""
-    if not isinstance(content, dict):
+    if not isinstance(content, dict) or depth > MOST_WRAPPERS:
         return None
     if all(isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items()):
         return content
-    inner = (find_state_dict(content[key]) for key in WRAPPERS if key in content)
+    inner = (find_state_dict(content[key], depth + 1) for key in WRAPPERS if key in content)
     return next((state for state in inner if state is not None), None)
 
 
@@ -128,8 +174,10 @@ def select_prefix(state: State, prefix: str) -> State:
 def _with_registers(state: State) -> State:
     """Translate DINOv2's registers to timm's form: only patches have positions; the class token's is added to it."""
     named = {("reg_token" if name == "register_tokens" else name): value for name, value in state.items()}
-    if "cls_token" in named and "pos_embed" in named:
-        positions = named["pos_embed"]
+    cls_token, positions = named.get("cls_token"), named.get("pos_embed")
+    if cls_token is None or positions is None or (cls_token.ndim, positions.ndim) != (3, 3):
+        return named
+    if positions.shape[1] > 0 and positions[:, :1].shape == cls_token.shape:
         named["cls_token"] = named["cls_token"] + positions[:, :1]
         named["pos_embed"] = positions[:, 1:]
     return named
@@ -150,6 +198,9 @@ def load_weights(vit: Vit, state: State, source: str) -> None:
             f"{source} does not fit the backbone: {'; '.join(reasons)}. Give the timm name that the file was made "
             "for with `backbone.name=NAME`."
         )
+    bad = first_not_finite(state)
+    if bad is not None:
+        raise Failure(f"{source} is damaged ({bad} is not finite). Fetch or copy it again.")
     vit.load_state_dict(state)
 
 

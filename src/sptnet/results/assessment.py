@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sptnet.errors import Failure
-from sptnet.model.calibrator import Calibrator
 from sptnet.results.expected_accuracy import ExpectedAccuracy
+
+if TYPE_CHECKING:  # needs torch, which reading a run does not
+    from sptnet.model.calibrator import Calibrator
 
 NOT_CALIBRATED = "the certainty of this run is not calibrated."
 
@@ -33,7 +35,7 @@ class Assessment:
     """Expected accuracy on the unsorted images, if it can be estimated."""
     reason: str
     """Reason why there is no expected accuracy, as the end of a sentence; "" if there is one."""
-    calibrator: Calibrator | None
+    calibrator: "Calibrator | None"
     """Calibration for other images, if there is one."""
 
     def facts(self) -> dict[str, Any]:
@@ -49,7 +51,7 @@ def read_expectation(facts: Mapping[str, Any]) -> tuple[ExpectedAccuracy | None,
     try:
         if value is not None:
             return ExpectedAccuracy.from_dict(value), ""
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Failure(
             f"the expected accuracy in run.json is damaged ({error!r}). Remove the entry expected_accuracy."
         ) from error

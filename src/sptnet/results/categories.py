@@ -1,5 +1,6 @@
 """Categories of a run: names, statistics, representative and doubtful images."""
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy.typing as npt
 
 from sptnet.errors import Misuse
 from sptnet.results.run_result import RunResult
+from sptnet.runtime.readers import read_text
 from sptnet.runtime.text import count
 
 MOST_REPRESENTATIVES = 12
@@ -107,13 +109,12 @@ def read_names(file: Path) -> tuple[str, ...]:
     """Read category names from a text file, one per line."""
     if not file.is_file():
         raise Misuse(f"there is no file {file}. Give a text file with one category name per line.")
-    try:
-        lines = [line.strip() for line in file.read_text(encoding="utf-8-sig").rstrip().splitlines()]
-    except UnicodeDecodeError as error:
-        raise Misuse(f"{file} is not text in UTF-8 ({error}). Save it again as UTF-8.") from error
+    text = read_text(file, "Save it again as UTF-8.", Misuse, "is not text in UTF-8", encoding="utf-8-sig")
+    lines = [line.strip() for line in text.rstrip().splitlines()]
     if "" in lines:
         raise Misuse(f"line {lines.index('') + 1} of {file} is empty. Write one category name per line.")
-    repeated = next((name for name in lines if lines.count(name) > 1), None)
+    times = Counter(lines)
+    repeated = next((name for name in lines if times[name] > 1), None)
     if repeated is not None:
         raise Misuse(f"{file} names {repeated} more than once. Give each category its own name.")
     return tuple(lines)

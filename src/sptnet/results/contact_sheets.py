@@ -1,5 +1,6 @@
 """Contact sheets: one picture per category that shows its most certain images."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from PIL import Image
 
 from sptnet.data.image_file import read_image
 from sptnet.data.image_set import ImageSet
+from sptnet.runtime.files import make_folder, write_atomically
 
 TILE, PER_ROW, MOST = 64, 8, 24
 
@@ -31,14 +33,14 @@ def write_contact_sheets(
     certainty: npt.NDArray[np.float32],
 ) -> list[Path]:
     """Write one sheet per category that has images, its most certain images first."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     written = []
     for category, name in enumerate(names):
         members = np.flatnonzero(categories == category)
         if len(members):
             best = members[np.argsort(-certainty[members], kind="stable")][:MOST]
             path = folder / f"{category:03d}-{safe_file_name(name)}.png"
-            contact_sheet(image_set, best).save(path)
+            write_atomically(path, partial(contact_sheet(image_set, best).save, format="png"))
             written.append(path)
     return written
 

@@ -8,28 +8,33 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from sklearn.exceptions import ConvergenceWarning
+from safetensors.numpy import save_file
 
-from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.data.image_set import UNKNOWN
 from sptnet.data.split import Split
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
 from sptnet.results.predictions import FEATURES, read_features
-from sptnet.results.run_folder import COUNTS, RunFolder
-from sptnet.runtime.files import write_atomically
+from sptnet.results.run_content import COUNTS
+from sptnet.results.run_folder import RunFolder
+from sptnet.runtime.files import make_folder, write_atomically
 from sptnet.runtime.seeds import seed_of
+from sptnet.runtime.tensor_files import load_arrays, reading_tensors
 
 MOST_KEPT = 12
 MOST_IMAGES = 5_000
 """Largest run whose clusterings are kept; larger ones are clustered when a number is chosen."""
 STARTS, ALL_STARTS_UP_TO = 10, 1_000
 TEMPERATURE = 0.1
+_TYPES = {
+    "category": np.dtype(np.int64),
+    "certainty": np.dtype(np.float32),
+    "centroids": np.dtype(np.float32),
+    "n_known": np.dtype(np.int64),
+}
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -59,7 +64,8 @@ def certainty_of(features: Floats, centroids: Floats) -> Floats:
     """Return the highest probability per row of unit features: softmax of the cosines to the centroids over 0.1."""
     lengths = np.linalg.norm(centroids, axis=1, keepdims=True)
     logits = features @ (centroids / np.where(lengths > 0, lengths, 1)).T / TEMPERATURE
-    return torch.from_numpy(logits).softmax(1).max(1).values.numpy()
+    certainty: Floats = 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1)
+    return certainty
 
 
 def cluster_at(features: Floats, labels: Ids, k: int, n_known: int, seed: int) -> Clustering:
@@ -68,6 +74,11 @@ def cluster_at(features: Floats, labels: Ids, k: int, n_known: int, seed: int) -
     `labels` has one index of a known category per image, -1 for unlabelled images; labelled images keep theirs. With
     more than 1,000 images there are fewer starts, so that it stays quick.
     """
+    # Here, since k-means needs torch and reading clusterings does not.
+    from sklearn.exceptions import ConvergenceWarning
+
+    from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
+
     if len(np.unique(labels[labels >= 0])) != n_known:
         raise Misuse(f"not all of the {n_known} known categories have a labelled image. Label one of each.")
     starts = max(1, min(STARTS, STARTS * ALL_STARTS_UP_TO // len(features)))
@@ -106,36 +117,36 @@ def write_clustering(run: Path, clustering: Clustering) -> None:
     """Write a clustering into the folder of the run."""
     assert clustering.centroids is not None
     file = count_file(run, len(clustering.centroids))
-    tensors = {
-        "category": torch.from_numpy(clustering.category),
-        "certainty": torch.from_numpy(clustering.certainty),
-        "centroids": torch.from_numpy(np.ascontiguousarray(clustering.centroids)),
-        "n_known": torch.tensor(clustering.n_known),
+    columns: dict[str, npt.NDArray[Any]] = {
+        "category": clustering.category,
+        "certainty": clustering.certainty,
+        "centroids": np.ascontiguousarray(clustering.centroids),
+        "n_known": np.array(clustering.n_known),
     }
-    file.parent.mkdir(exist_ok=True)
-    write_atomically(file, lambda part: save_file(tensors, part))
+    make_folder(file.parent)
+    write_atomically(file, lambda part: save_file(columns, part))
 
 
 def read_clustering(run: Path, k: int, n: int) -> Clustering:
     """Read the clustering of the n images of a run into k categories."""
     file = count_file(run, k)
-    try:
-        tensors = load_file(file)
+    with reading_tensors(file, f"Delete it, then cluster again with: `edit({str(run)!r}, 'count', '{k}')`"):
+        tensors = load_arrays(file)
+        for name, dtype in _TYPES.items():
+            if name not in tensors or tensors[name].dtype != dtype:
+                raise ValueError(f"it has no {name} of the type {dtype}")
+        if tensors["n_known"].size != 1:
+            raise ValueError("n_known is not one number")
         category, certainty = tensors["category"], tensors["certainty"]
         centroids, n_known = tensors["centroids"], int(tensors["n_known"])
         if category.shape != (n,) or certainty.shape != (n,) or centroids.ndim != 2 or len(centroids) != k:
             raise ValueError(f"it is not for {n} images in {k} categories")
-        if category.is_floating_point() or not ((category >= 0) & (category < k)).all() or not 0 <= n_known <= k:
+        if not ((category >= 0) & (category < k)).all() or not 0 <= n_known <= k:
             raise ValueError("a category is not one of them")
-        if not ((certainty >= 0) & (certainty <= 1)).all() or not centroids.isfinite().all():
+        if not ((certainty >= 0) & (certainty <= 1)).all() or not np.isfinite(centroids).all():
             raise ValueError("a certainty or a centroid is not a number in its range")
-    except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
-        raise Failure(
-            f"{file} is damaged ({error}). Delete it, then cluster again with: `edit({str(run)!r}, 'count', '{k}')`"
-        ) from error
-    # Copies, since the tensors are mapped to the file, which may be replaced.
-    columns = category.numpy().astype(np.int64), certainty.numpy().astype(np.float32)
-    return Clustering(*columns, centroids.numpy().astype(np.float32), n_known)
+    columns = category.astype(np.int64), certainty.astype(np.float32)
+    return Clustering(*columns, centroids.astype(np.float32), n_known)
 
 
 class KeptCounts(Mapping[int, Clustering]):

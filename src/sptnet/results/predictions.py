@@ -6,25 +6,22 @@ guess of the model. The certainty is the probability that the guess is right. Th
 other than the one in the column category. Tables of other images and exports have the first four columns.
 """
 
-import csv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
-from jaxtyping import Float
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.numpy import save_file
 
 from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse, SptnetError
 from sptnet.results.assessment import Assessment
+from sptnet.runtime import readers
 from sptnet.runtime.files import write_atomically, write_csv_atomically
-from sptnet.runtime.text import printable
+from sptnet.runtime.readers import read_csv, reading
+from sptnet.runtime.tensor_files import read_arrays
+from sptnet.runtime.text import for_spreadsheet, printable
 
 COLUMNS = ("image", "category", "is_new", "certainty")
 RUN_COLUMNS_0_2 = (*COLUMNS, "part", "truth")
@@ -32,6 +29,7 @@ RUN_COLUMNS_0_2 = (*COLUMNS, "part", "truth")
 RUN_COLUMNS = (*RUN_COLUMNS_0_2, "guess", "second", "second_certainty")
 PARTS = ("labelled", "unlabelled", "holdout", "test")
 FEATURES = "features.safetensors"
+SHORTEST = np.float32(1e-12)  # length below which a row counts as zeros
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -43,6 +41,15 @@ def prediction_rows(
     """Yield the first four columns per image; categories are indices into `names`, the known ones first."""
     for image, category, value in zip(images, categories, certainty, strict=True):
         yield [str(image), names[category], "yes" if category >= n_known else "no", f"{value:.4f}"]
+
+
+def rows_for_people(rows: Iterable[list[str]]) -> Iterator[list[str]]:
+    """Yield the rows of `prediction_rows` with names that no spreadsheet takes for a formula.
+
+    For exports and tables of `predict`. The table of a run, which is read back, has the names as they are.
+    """
+    for image, category, *rest in rows:
+        yield [for_spreadsheet(image), for_spreadsheet(category), *rest]
 
 
 def final_categories(split: Split, guess: Ids) -> Ids:
@@ -80,16 +87,11 @@ def read_predictions(file: Path, run: Path) -> list[dict[str, str]]:
     """
     if not file.is_file():
         raise Misuse(f"the run {run} has no {file.name}: it did not finish. Finish it with: {_again(run)}")
-    try:
-        with file.open(encoding="utf-8", errors="surrogatepass", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            columns = tuple(reader.fieldnames or ())
-            if columns not in (RUN_COLUMNS, RUN_COLUMNS_0_2):
-                raise ValueError(f"its columns are not {','.join(RUN_COLUMNS)}")
-            rows = list(reader)
+    with reading(file, _way_out(run)):
+        columns, rows, _ = read_csv(file, _way_out(run))
+        if columns not in (RUN_COLUMNS, RUN_COLUMNS_0_2):
+            raise ValueError(f"its columns are not {','.join(RUN_COLUMNS)}")
         _check_rows(rows, len(columns))
-    except (ValueError, csv.Error) as error:
-        raise damaged(file, error, run) from error
     return [{"guess": row["category"], "second": "", "second_certainty": "", **row} for row in rows]
 
 
@@ -107,9 +109,9 @@ def _check_rows(rows: list[dict[str, str]], n_columns: int) -> None:
         seen.add(row["image"])
 
 
-def write_features(path: Path, features: Float[Tensor, "n d"]) -> None:
-    """Write the features of all images in the order of the table, as unit rows in half precision."""
-    unit = F.normalize(features.detach().float().cpu(), dim=1).half().contiguous()
+def write_features(path: Path, features: npt.ArrayLike) -> None:
+    """Write the features of all images, n x d in the order of the table, as unit rows in half precision."""
+    unit = np.ascontiguousarray(_unit_rows(np.asarray(features, dtype=np.float32)), dtype=np.float16)
     write_atomically(path, lambda part: save_file({"features": unit}, part))
 
 
@@ -117,22 +119,28 @@ def read_features(file: Path, n: int, run: Path) -> Floats:
     """Read the features of `n` images, n x d with unit rows."""
     if not file.is_file():
         raise Misuse(f"the run {run} has no {file.name}: an older sptnet made it. Write it with: {_again(run)}")
-    try:
-        tensors = load_file(file)
-    except (SafetensorError, OSError) as error:
-        raise damaged(file, error, run) from error
-    features = tensors.get("features", torch.empty(0)).float()
-    if features.ndim != 2 or not features.isfinite().all():
+    features = read_arrays(file, _way_out(run)).get("features", np.empty(0))
+    if features.ndim != 2 or features.dtype not in (np.float16, np.float32) or not np.isfinite(features).all():
         raise damaged(file, "it holds no finite features", run)
     if len(features) != n:
         raise damaged(file, f"it is for {len(features)} images, not {n}", run)
-    unit: Floats = F.normalize(features, dim=1).numpy()
+    return _unit_rows(features.astype(np.float32))
+
+
+def _unit_rows(features: Floats) -> Floats:
+    """Divide every row of n x d features by its length; rows of zeros stay."""
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    unit: Floats = features / np.maximum(lengths, SHORTEST)
     return unit
 
 
-def damaged(file: Path, why: object, run: Path) -> Failure:
+def damaged(file: Path, why: object, run: Path) -> SptnetError:
     """Return the error for a file of a run that can be written again."""
-    return Failure(f"{file} is damaged ({why}). Write it again with: {_again(run)}")
+    return readers.damaged(file, why, _way_out(run))
+
+
+def _way_out(run: Path) -> str:
+    return f"Write it again with: {_again(run)}"
 
 
 def _again(run: Path) -> str:

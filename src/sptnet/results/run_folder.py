@@ -8,28 +8,53 @@ features.safetensors  of every image                 edits.jsonl      a person's
 report.html      the page of `sptnet report`
 counts/          the images in other numbers of categories
 labels.csv, earlier.csv  of another round: its labels, and the categories of the earlier run
+unreadable.csv   images that a discovery skipped, with the reason
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
+best-<stage>/    the best epoch so far, if selected  .sptnet-run      marks the folder as a run
+.lock            while a process writes the run      .edits.lock      while an edit is added
 """
 
 import json
 import math
-import shutil
+import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from sptnet.config import Config
 from sptnet.config.recipes import read_config, to_toml
-from sptnet.errors import Failure, Misuse
-from sptnet.runtime.files import check_new_folder, check_outside, write_text_atomically
-
-EDITS, COUNTS = "edits.jsonl", "counts"
-OWN = (
-    *("config.toml*", "run.json*", "metrics.jsonl*", "split.json*", "predictions.csv*", "estimate.json*"),
-    *("labels.csv*", "earlier.csv*"),
-    *("features.safetensors*", "report.html*"),
-    *("checkpoints", "categories", COUNTS, "model", "model.*", "model-*", "best-*", "tokens"),
+from sptnet.errors import Misuse
+from sptnet.results.file_shapes import FactsShape, IntervalShape, MetricsShape
+from sptnet.results.run_content import (
+    CONFIG,
+    EDITS,
+    EDITS_LOCK,
+    FACTS,
+    FILES,
+    LOCK,
+    MARKER,
+    MARKER_TEXT,
+    MODELS,
+    has_marker,
+    is_bookkeeping,
+    strangers,
+    strangers_at,
 )
+from sptnet.runtime.files import (
+    append_line,
+    check_new_folder,
+    check_outside,
+    make_folder,
+    remove,
+    sweep,
+    write_text_atomically,
+)
+from sptnet.runtime.locks import check_free, hold
+from sptnet.runtime.readers import check_shape, read_json, read_json_lines
+
+WITHOUT_IT = "Delete it to go on without it."
+SECONDS_FOR_AN_EDIT = 60.0
 
 
 class RunFolder:
@@ -38,9 +63,9 @@ class RunFolder:
     def __init__(self, path: str | Path):
         self.path = Path(path)
 
-    config_file = property(lambda self: self.path / "config.toml")
+    config_file = property(lambda self: self.path / CONFIG)
     metrics_file = property(lambda self: self.path / "metrics.jsonl")
-    facts_file = property(lambda self: self.path / "run.json")
+    facts_file = property(lambda self: self.path / FACTS)
     split_file = property(lambda self: self.path / "split.json")
     predictions_file = property(lambda self: self.path / "predictions.csv")
     estimate_file = property(lambda self: self.path / "estimate.json")
@@ -55,11 +80,8 @@ class RunFolder:
         """Read the lowest and highest plausible number of categories; None if the number was given."""
         if not self.estimate_file.is_file():
             return None
-        try:
-            low, high = json.loads(self.estimate_file.read_text(encoding="utf-8"))["interval"]
-            return int(low), int(high)
-        except (ValueError, KeyError, TypeError) as error:
-            raise Failure(f"{self.estimate_file} is damaged ({error!r}). Delete it to go on without it.") from error
+        low, high = read_json(self.estimate_file, WITHOUT_IT, IntervalShape)["interval"]
+        return low, high
 
     def model_of_stage(self, stage: str) -> Path:
         """Path of the model at the end of a stage before the last."""
@@ -68,7 +90,7 @@ class RunFolder:
     @property
     def is_run(self) -> bool:
         """True if the folder has the settings of a run."""
-        return bool(self.config_file.is_file())
+        return bool(self.config_file.is_file()) and self.config_file.stat().st_size > 0
 
     def check_place(self, data_folder: str | None) -> None:
         """Refuse a folder among the images that the run reads."""
@@ -77,22 +99,68 @@ class RunFolder:
     def check_new(self, overwrite: bool = False, data_folder: str | None = None) -> None:
         """Refuse a folder where no new run may be written; only a run may be replaced, and only when asked."""
         self.check_place(data_folder)
-        inside = sorted(self.path.iterdir()) if self.path.is_dir() else []
-        strangers = [p.name for p in inside if not self.is_run or not (any(map(p.match, OWN)) or _only_carried(p))]
-        check_new_folder(self.path, "a run", strangers, overwrite=overwrite, resume="Go on with `resume=True`, ")
-        if inside:
-            self.config()  # a config.toml of something else is not for us to delete
+        self.check_free()
+        self._check_content(overwrite)
+
+    def _check_content(self, overwrite: bool) -> None:
+        is_folder = self.path.is_dir() and not self.path.is_symlink()
+        if is_folder and all(map(is_bookkeeping, self.path.iterdir())):
+            return  # new, or stopped before its first file
+        names = strangers(self.path) if is_folder else []
+        check_new_folder(self.path, "a run", names, overwrite=overwrite, resume="Go on with `resume=True`, ")
+
+    def check_free(self) -> None:
+        """Raise if another process is writing the run."""
+        check_free(self.path / LOCK, f"the run {self.path}")
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other processes from writing the run, whose folder is created if it is missing."""
+        make_folder(self.path)
+        return hold(self.path / LOCK, f"the run {self.path}")
+
+    def lock_edits(self) -> AbstractContextManager[None]:
+        """Keep other processes from adding an edit; wait for one that is doing so."""
+        return hold(self.path / EDITS_LOCK, str(self.path / EDITS), wait=SECONDS_FOR_AN_EDIT)
 
     def create(self, config: Config, overwrite: bool = False, files: Mapping[str, str] | None = None) -> None:
-        """Start a new run with its settings and `files`, texts by name."""
-        self.check_new(overwrite)
-        if self.path.is_dir():
-            for entry in self.path.iterdir():
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Start a new run with its settings and `files`, texts by name.
+
+        The marker comes first, and settings that are replaced go first: a folder with the marker alone has not begun.
+        """
+        self._check_content(overwrite)
+        make_folder(self.path)
+        self.mark()
+        if self.config_file.is_symlink() or self.config_file.exists():
+            remove(self.config_file)
+        for entry in sorted(self.path.iterdir()):
+            if entry.name not in (MARKER, LOCK):
+                remove(entry)
         for name, text in (files or {}).items():
             write_text_atomically(self.path / name, text)
         self.write_config(config)
+
+    def mark(self) -> None:
+        """Mark the folder as a run."""
+        if not has_marker(self.path):
+            write_text_atomically(self.path / MARKER, MARKER_TEXT)
+
+    def recover(self) -> None:
+        """Put right what a killed process left, before the run is resumed.
+
+        Unfinished files are removed, and a model that was being replaced is put back. Names without a random part are
+        those of version 0.1.0.
+        """
+        self.mark()
+        sweep(self.path)
+        sweep(self.checkpoints)
+        for model in (self.path / name for name in MODELS):
+            aside = model.with_name(f"{model.name}.old")
+            if aside.is_dir() and not model.exists():
+                aside.rename(model)
+        left = [self.path / f"{name}{end}" for name in (*FILES, *MODELS) for end in (".part", ".old")]
+        left = [entry for entry in left if os.path.lexists(entry) and not strangers_at(entry)]
+        for entry in (*left, *self.checkpoints.glob("stage*-epoch*.safetensors.part")):
+            remove(entry)
 
     def write_config(self, config: Config) -> None:
         """Write every setting, as resolved."""
@@ -101,7 +169,13 @@ class RunFolder:
     def config(self) -> Config:
         """Read the settings of the run."""
         if not self.is_run:
-            raise Misuse(f"{self.path} is not a run: it has no config.toml. Give the folder of a run.")
+            if has_marker(self.path):
+                raise Misuse(
+                    f"the run {self.path} was stopped before its settings were written. Begin it again with "
+                    "`overwrite=True`."
+                )
+            lacks = f"its {CONFIG} is empty" if self.config_file.is_file() else f"it has no {CONFIG}"
+            raise Misuse(f"{self.path} is not a run: {lacks}. Give the folder of a run.")
         return read_config(self.config_file)
 
     def write_facts(self, facts: dict[str, Any]) -> None:
@@ -112,40 +186,35 @@ class RunFolder:
         """Read run.json; empty if there is none."""
         if not self.facts_file.is_file():
             return {}
-        try:
-            facts: dict[str, Any] = json.loads(self.facts_file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise Failure(f"{self.facts_file} is damaged ({error}). Delete it to go on without it.") from error
+        facts: dict[str, Any] = read_json(self.facts_file, WITHOUT_IT, FactsShape, errors="surrogatepass")
         return facts
+
+    def write_end(self, status: str, reason: str = "") -> None:
+        """Write into run.json how a run ended that did not finish; nothing if it had not begun, or was finished."""
+        facts = self.facts()
+        if facts.get("status") == "running":
+            self.write_facts(facts | {"status": status} | ({"reason": reason} if reason else {}))
 
     def add_metrics(self, line: dict[str, Any]) -> None:
         """Append the line of an epoch to metrics.jsonl."""
-        with self.metrics_file.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(finite(line)) + "\n")
+        append_line(self.metrics_file, json.dumps(finite(line)))
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read all complete lines of metrics.jsonl; the last may have been cut by a kill."""
         if not self.metrics_file.is_file():
             return []
-        text = self.metrics_file.read_text(encoding="utf-8")
-        whole = text[: text.rfind("\n") + 1]
-        return [json.loads(line) for line in whole.splitlines()]
+        return read_json_lines(self.metrics_file, "Repair or delete that line.", _parse_metrics, only_whole=True)
 
     def forget_metrics_after(self, stage: int, epoch: int) -> None:
         """Drop the lines of epochs that a resumed run trains again."""
-        kept = [m for m in self.metrics() if (m["stage_number"], m["epoch"]) <= (stage, epoch)]
+        kept = [m for m in self.metrics() if (m.get("stage_number", 0), m["epoch"]) <= (stage, epoch)]
         write_text_atomically(self.metrics_file, "".join(json.dumps(line) + "\n" for line in kept))
 
 
-def _only_carried(file: Path) -> bool:
-    """Return True for a log of edits that holds no edit of a person, only names from the earlier round."""
-    if file.name != EDITS:
-        return False
-    try:
-        lines = file.read_text(encoding="utf-8", errors="surrogatepass").split("\n")
-        return all(json.loads(line)["verb"] == "carry" for line in lines if line)
-    except (ValueError, KeyError, TypeError):
-        return False  # damaged, so it may be a person's work
+def _parse_metrics(line: Any) -> dict[str, Any]:
+    check_shape(line, MetricsShape)
+    metrics: dict[str, Any] = line
+    return metrics
 
 
 def finite(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """The result of a finished run, read from its folder: images, categories, certainty, features."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -8,8 +7,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.errors import Failure, Misuse
-from sptnet.model.model_folder import DESCRIPTION, find_model_folder
+from sptnet.errors import Misuse
+from sptnet.model.description import read_categories
+from sptnet.model.model_path import DESCRIPTION, find_model_folder
 from sptnet.results.counts import Clustering, KeptCounts
 from sptnet.results.predictions import FEATURES, damaged, read_features, read_predictions
 from sptnet.results.run_folder import RunFolder
@@ -87,7 +87,7 @@ def read_result(run_path: str | Path) -> RunResult:
     """
     run = RunFolder(run_path)
     folder = run.config().data.folder
-    names, n_known = _categories(find_model_folder(run.path) / DESCRIPTION)
+    names, n_known = read_categories(find_model_folder(run.path) / DESCRIPTION)
     rows = read_predictions(run.predictions_file, run.path)
     index = {name: i for i, name in enumerate(names)}
     named = {row[column] for row in rows for column in ("category", "guess")} | {row["second"] for row in rows} - {""}
@@ -99,7 +99,7 @@ def read_result(run_path: str | Path) -> RunResult:
     category = [row["truth" if known else "category"] for row, known in zip(rows, labelled, strict=True)]
     category_ids = np.array([index[name] for name in category], dtype=np.int64)
     certainty = np.array(
-        [1.0 if known else row["certainty"] for row, known in zip(rows, labelled, strict=True)], dtype=np.float32
+        [1.0 if known else float(row["certainty"]) for row, known in zip(rows, labelled, strict=True)], dtype=np.float32
     )
     return RunResult(
         ids=ids,
@@ -112,21 +112,9 @@ def read_result(run_path: str | Path) -> RunResult:
         features=read_features(run.path / FEATURES, len(rows), run.path),
         truth=tuple(row["truth"] or None for row in rows),
         guess=np.array([index[row["guess"]] for row in rows], dtype=np.int64),
-        guess_certainty=np.array([row["certainty"] for row in rows], dtype=np.float32),
+        guess_certainty=np.array([float(row["certainty"]) for row in rows], dtype=np.float32),
         counts=KeptCounts(run.path, Clustering(category_ids, certainty, None, n_known), len(names)),
     )
-
-
-def _categories(description: Path) -> tuple[tuple[str, ...], int]:
-    """Read names and number of known categories from a model's description, without its weights."""
-    try:
-        content = json.loads(description.read_text(encoding="utf-8"))
-        names, n_known = tuple(content["categories"]), content["n_known"]
-        if not all(isinstance(name, str) for name in names) or not isinstance(n_known, int):
-            raise TypeError("categories are names, n_known is a number")
-    except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{description} is damaged ({error}). Copy it again or train again.") from error
-    return names, n_known
 
 
 def _sources(folder: str | None, ids: tuple[str, ...]) -> Iterable[str | None]:

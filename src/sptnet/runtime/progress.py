@@ -1,5 +1,7 @@
-"""Messages and progress bars on stderr; bars are shown on a terminal only."""
+"""Messages and progress on stderr: bars on a terminal, else a line with the time left now and then."""
 
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
@@ -7,6 +9,7 @@ from typing import Protocol, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from sptnet.runtime.text import visible
 from sptnet.runtime.torchrun import is_first
 
 T = TypeVar("T")
@@ -21,8 +24,12 @@ spell: Callable[[str], str] = str
 
 
 def say(message: str) -> None:
-    """Print one line on stderr; stdout is for results."""
-    console.print(spell(message), markup=False)
+    """Print one line on stderr, with control characters escaped; stdout is for results."""
+    console.print(visible(spell(message)), markup=False, emoji=False)
+
+
+LINE_SECONDS, SLOW_SECONDS, LINE_SHARE = 10.0, 60.0, 0.1
+"""Least seconds between two lines of progress; seconds, or share of the work, after which the next one is due."""
 
 
 class Bar(Protocol):
@@ -32,24 +39,53 @@ class Bar(Protocol):
         """Set the amount done and a note behind the bar."""
 
 
+class ProgressLines:
+    """Lines with the share done and the time left, for logs; work that takes a few seconds has none.
+
+    The time left follows from the speed since the line before the last, so that it follows a machine that turns out
+    slower or faster.
+    """
+
+    def __init__(self, what: str, total: float, tell: Say = say, clock: Callable[[], float] = time.monotonic):
+        self.what, self.total, self.tell, self.clock = what, total, tell, clock
+        self._begun = clock()
+        self._told: deque[tuple[float, float]] = deque(maxlen=2)
+        """Time and amount done at the last two lines; at first those of the first update, which may resume work."""
+
+    def __call__(self, done: float, note: str = "") -> None:
+        """Set the amount done; print a line if one is due."""
+        now = self.clock()
+        if not self._told:
+            self._told.append((now, done))
+            return
+        (earlier, before), (last, latest) = self._told[0], self._told[-1]
+        since = now - (last if len(self._told) > 1 else self._begun)
+        due = since >= SLOW_SECONDS or done - latest >= LINE_SHARE * self.total
+        if since < LINE_SECONDS or not due or not before < done < self.total:
+            return
+        left = (self.total - done) * (now - earlier) / (done - before)
+        self.tell(f"{self.what}: {done / self.total:.0%} done, about {duration(left)} left")
+        self._told.append((now, done))
+
+
 @contextmanager
 def bar(what: str, total: float) -> Iterator[Bar]:
-    """Show a progress bar with the time left; nothing without a terminal."""
+    """Show a progress bar with the time left, or lines without a terminal."""
     if not console.is_terminal:
-        yield lambda done, note="": None
+        yield ProgressLines(what, total)
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(elapsed_when_finished=False),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=total, note="")
-        yield lambda done, note="": progress.update(task, completed=done, note=note)
+        task = progress.add_task(visible(what), total=total, note="")
+        yield lambda done, note="": progress.update(task, completed=done, note=visible(note))
 
 
 def tracker(what: str) -> Callable[..., Iterable[T]]:

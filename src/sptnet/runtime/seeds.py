@@ -4,8 +4,6 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
-
 
 def seed_of(*parts: int | str) -> int:
     """Return a seed that depends on these names and numbers only, equal in all processes."""
@@ -20,6 +18,8 @@ def seeded(seed: int) -> Iterator[None]:
     `torch.manual_seed` is avoided because it also queues a call with a stack trace for every CUDA device, which takes
     longer than cutting a view.
     """
+    import torch  # here, so that `seed_of` is quick to import
+
     state = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)
     try:

@@ -1,13 +1,15 @@
 """Choose and open the token bank of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sptnet.config import Config, ViewSettings
+from sptnet.data.readable import BY_ENDS, WHOLE_FILES
 from sptnet.errors import Misuse
 from sptnet.methods import stages_of
 from sptnet.methods.stage_plan import StagePlan
 from sptnet.model.backbone import Backbone
+from sptnet.model.bank_header import is_marked, read_header
 from sptnet.model.token_bank import (
     BANKS,
     TokenBank,
@@ -15,6 +17,7 @@ from sptnet.model.token_bank import (
     free_disk,
     room_for_bank,
     rows_per_image,
+    size,
     view_bytes,
     views_of_bank,
 )
@@ -27,6 +30,8 @@ def with_bank(
 ) -> Config:
     """Replace `views.bank = "auto"` by a number; refuse a bank that cannot be used."""
     views = config.views
+    if views.bank and views.bank_folder:
+        read_header(bank_folder(views, run, machine))  # refuses files of others before anything is written
     if views.bank == "auto":
         bank = choose_bank(config, run, backbone, n_images, tell, machine) if stages_of(config) else 0
         return config.changed(views={"bank": bank})
@@ -72,27 +77,28 @@ def open_bank(
     run: Path,
     backbone: Backbone,
     n_images: int,
-    fingerprint: str,
+    fingerprint: Callable[[int], str],
     machine: int | None = None,
     with_strong: bool = False,
 ) -> TokenBank | None:
-    """Open the bank of the settings, if any; stages of a run share it."""
+    """Open the bank of the settings, if any; stages of a run share it.
+
+    `fingerprint` returns the fingerprint of the images by version; a bank keeps the version that it was made with.
+    """
     assert views.bank != "auto", "a run begins with a number"
     if views.bank == 0:
         return None
     last_block = f"vit.blocks.{backbone.depth - 1}."
     weights = {name: value for name, value in backbone.state_dict().items() if not name.startswith(last_block)}
-    key = f"{digest(weights)} {fingerprint} {backbone.pixels} {views.crop_ratio} {views.flip}"
     folder, length = bank_folder(views, run, machine), backbone.tokens_per_view
+    header = read_header(folder)
+    by_ends = header is not None and not is_marked(header)  # a bank of 0.1.0
+    images = fingerprint(BY_ENDS) if by_ends else f"images-{WHOLE_FILES}:{fingerprint(WHOLE_FILES)}"
+    key = f"{digest(weights)} {images} {backbone.pixels} {views.crop_ratio} {views.flip}"
     return TokenBank(folder, n_images, views.bank, length, backbone.dim, key, with_strong)
 
 
-def size(n_bytes: float) -> str:
-    """Bytes as text."""
-    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.2f} MB"
-
-
 def bank_folder(views: ViewSettings, run: Path, machine: int | None = None) -> Path:
-    """Path of the bank; one per machine, since a memory-mapped file cannot be shared between machines."""
+    """Path of the bank; one per machine, since machines may see each other's writes late on a shared disk."""
     folder = Path(views.bank_folder) if views.bank_folder else run / "tokens"
     return folder if machine is None else folder / f"machine-{machine}"

@@ -1,17 +1,20 @@
 """Checkpoints: one safetensors file per epoch, written atomically and verified when read."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from safetensors import SafetensorError, safe_open
+from pydantic import AfterValidator, Field
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from sptnet.errors import Failure
 from sptnet.runtime.digest import digest
-from sptnet.runtime.files import write_atomically
+from sptnet.runtime.files import make_folder, write_atomically
+from sptnet.runtime.readers import FileShape, check_shape, parse_json
+from sptnet.runtime.tensor_files import first_misfit, load_tensors, reading_tensors
 
 KEEP = 2  # the newest, and the one before it in case the disk damages the newest
 
@@ -31,6 +34,30 @@ class Checkpoint:
         return self.stage, self.epoch
 
 
+SCALER_KEYS = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}
+
+
+def _check_scaler(state: dict[str, float]) -> dict[str, float]:
+    if state and state.keys() != SCALER_KEYS:  # empty in full precision
+        raise ValueError(f"a gradient scaler has {', '.join(sorted(SCALER_KEYS))}")
+    return state
+
+
+Number = Annotated[int, Field(ge=0, le=10**12)]
+
+
+class CheckpointShape(FileShape):
+    """Facts in the metadata of a checkpoint."""
+
+    stage: Number
+    epoch: Number
+    frozen: str = ""
+    best: Annotated[list[Annotated[float, Field(ge=0, le=10**12)]], Field(min_length=2, max_length=2)] | None = None
+    scalers: dict[str, Annotated[dict[str, float], AfterValidator(_check_scaler)]]
+    ending: Annotated[list[Number], Field(min_length=2, max_length=2)] | None = None
+    seconds: Annotated[float, Field(ge=0, le=10**12)] = 0
+
+
 def frozen_digest(model: nn.Module, trained: set[str]) -> str:
     """Digest of the weights that a checkpoint leaves out because nothing trains them."""
     return digest({name: value for name, value in model.state_dict().items() if name not in trained})
@@ -38,7 +65,7 @@ def frozen_digest(model: nn.Module, trained: set[str]) -> str:
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint and remove all but the newest two."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     facts = json.dumps({"stage": checkpoint.stage, "epoch": checkpoint.epoch, **checkpoint.facts})
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     metadata = {"sptnet": facts, "sha256": digest(tensors, facts)}
@@ -59,22 +86,46 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint and verify its checksum."""
     others = sorted(p.name for p in path.parent.glob("stage*.safetensors") if p != path)
     go_on = f"goes on from {others[-1]}" if others else "starts the run again"
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    with reading_tensors(path, f"Delete it; `resume=True` then {go_on}."):
+        tensors, metadata = load_tensors(path)
+        if not {"sptnet", "sha256"} <= metadata.keys():
+            raise ValueError("it has no facts of a run")
         if digest(tensors, metadata["sptnet"]) != metadata["sha256"]:
             raise ValueError("its checksum differs")
-        facts = json.loads(metadata["sptnet"])
-        return Checkpoint(facts.pop("stage"), facts.pop("epoch"), tensors, facts)
-    except (SafetensorError, KeyError, ValueError, TypeError, AttributeError, OSError) as error:
-        raise Failure(f"the checkpoint {path} is damaged ({error}). Delete it; `resume=True` then {go_on}.") from error
+        facts = parse_json(metadata["sptnet"])
+        check_shape(facts, CheckpointShape)
+    return Checkpoint(facts.pop("stage"), facts.pop("epoch"), tensors, facts)
 
 
 def check_frozen(checkpoint: Checkpoint, frozen: str) -> None:
     """Refuse a checkpoint made with other frozen weights than those with the digest `frozen`."""
-    if checkpoint.facts["frozen"] != frozen:
+    if checkpoint.facts.get("frozen") != frozen:
         raise Failure(
             "the backbone's weights are not those this run began with. Restore the same weights file, or "
             "begin again with `overwrite=True`."
         )
+
+
+def check_stage(checkpoint: Checkpoint, n_stages: int) -> None:
+    """Refuse a checkpoint of a stage that the run does not have."""
+    if checkpoint.stage >= n_stages:
+        raise _other_settings(f"it is of stage {checkpoint.stage + 1}, and there are {n_stages}")
+
+
+def check_tensors(checkpoint: Checkpoint, wanted: Mapping[str, Tensor], momentum: Mapping[str, Tensor]) -> None:
+    """Refuse a checkpoint that lacks a wanted tensor, or that has one of another shape or dtype.
+
+    Momentum is in a checkpoint only after the first step of its parameter.
+    """
+    tensors = {name: value for name, value in checkpoint.tensors.items() if not name.startswith("memory.")}
+    possible = dict(wanted) | {name: value for name, value in momentum.items() if name in tensors}
+    misfit = first_misfit(tensors, possible)
+    if misfit is not None:
+        raise _other_settings(misfit)
+
+
+def _other_settings(why: str) -> Failure:
+    return Failure(
+        f"the checkpoint does not fit the settings of the run: {why}. Restore config.toml as it was when the run "
+        "began, or begin again with `overwrite=True`."
+    )

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
 from sptnet.data.split_file import write_split
+from sptnet.errors import SptnetError
 from sptnet.inference.assess import assess
 from sptnet.inference.features import Outputs
 from sptnet.model.backbone import Backbone
@@ -23,12 +25,14 @@ from sptnet.results.contact_sheets import write_contact_sheets
 from sptnet.results.counts import keep_counts
 from sptnet.results.predictions import FEATURES, final_categories, write_features, write_predictions
 from sptnet.results.run_folder import RunFolder
+from sptnet.runtime.disk import NotWritten
+from sptnet.runtime.distributed import world
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.progress import Say, duration, say
 from sptnet.runtime.seeds import seed_of
-from sptnet.training.checkpoint import Checkpoint, load_checkpoint, newest_checkpoint
+from sptnet.training.checkpoint import Checkpoint, check_stage, load_checkpoint, newest_checkpoint
 from sptnet.training.prepare import prepare
-from sptnet.training.run_facts import now, starting_facts
+from sptnet.training.run_facts import finished_facts, starting_facts
 from sptnet.training.stage import Stage
 
 
@@ -67,8 +71,9 @@ class Experiment:
         files: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Train what is left to train and return the scores; `files` are texts that a new run starts with."""
-        self.begin(resume, overwrite, command, files)
-        return self.complete(resume)
+        with writing(self.run_folder, resume, overwrite):
+            self.begin(resume, overwrite, command, files)
+            return self.complete(resume)
 
     def begin(
         self,
@@ -77,7 +82,7 @@ class Experiment:
         command: Sequence[str] = (),
         files: Mapping[str, str] | None = None,
     ) -> None:
-        """Write the first files of the run."""
+        """Write the first files of the run, inside `writing`."""
         self.state.world.do_first(lambda: self._begin(resume, overwrite, command, files))
 
     def complete(self, resume: bool = False) -> dict[str, Any]:
@@ -101,8 +106,19 @@ class Experiment:
         """Write the first files of a run; for a resumed one the missing ones, and drop metrics of unsaved epochs."""
         folder, state = self.run_folder, self.state
         earlier = folder.facts() if resume else {}
-        facts = starting_facts(earlier, command, state.config, state.compute, state.images, state.fingerprint)
+        earlier.pop("reason", None)  # of an earlier failure
+        facts = starting_facts(
+            earlier,
+            command,
+            state.config,
+            state.compute,
+            state.images,
+            state.fingerprint,
+            folder.metrics() if resume else (),
+            time.perf_counter() - self.began,
+        )
         if resume:
+            folder.recover()
             path = newest_checkpoint(folder.checkpoints)
             folder.forget_metrics_after(*((-1, 0) if path is None else load_checkpoint(path).reached))
         else:
@@ -119,7 +135,9 @@ class Experiment:
             self.tell(f"{self.run_folder.path} has no checkpoint yet: starting from the beginning")
             return None
         self.tell(f"going on from {path.name}")
-        return load_checkpoint(path)
+        checkpoint = load_checkpoint(path)
+        check_stage(checkpoint, len(self.state.stages))
+        return checkpoint
 
     def _finish(self, selected_epoch: int | None, seconds: float) -> dict[str, Any]:
         """Write predictions and pictures of all images; returns the final scores."""
@@ -145,18 +163,55 @@ class Experiment:
         if assessment.calibrator is not None:
             update_card(folder.model, state.card)
         write_predictions(folder.predictions_file, image_set, state.images.split, names, assessment)
-        write_features(folder.path / FEATURES, outputs.features)
+        write_features(folder.path / FEATURES, outputs.features.float().numpy())
         keep_counts(folder, state.images.split, len(names), state.config.seed)
         categories = final_categories(state.images.split, assessment.guess)
         agreed = np.where(categories == assessment.guess, assessment.certainty, 0)  # contradicted labels come last
         write_contact_sheets(folder.path / "categories", image_set, names, categories, agreed)
         facts = folder.facts()
         facts.pop("expected_accuracy_reason", None)  # of an earlier end of this run
-        facts.update(status="finished", finished=now(), scores=scores, **assessment.facts())
-        facts["seconds"] = facts.get("seconds", 0.0) + seconds
+        facts.update(status="finished", scores=scores, **assessment.facts(), **finished_facts(facts, seconds))
         if selected_epoch is not None:
             facts["selected_epoch"] = selected_epoch
         folder.write_facts(facts)
+
+
+@contextmanager
+def writing(run: RunFolder, resume: bool = False, overwrite: bool = False) -> Iterator[None]:
+    """Lock a run while this process or its job writes it; run.json says afterwards how it ended.
+
+    Rank 0 locks for all ranks. A full disk raises an error that says how to resume.
+    """
+    everyone = world()
+    with ExitStack() as stack:
+
+        def lock() -> None:
+            if not resume:
+                run.check_new(overwrite)
+            stack.enter_context(run.lock())
+
+        everyone.do_first(lock)
+        try:
+            yield
+        except BaseException as error:
+            if everyone.is_first:
+                _write_end(run, error)
+            if isinstance(error, NotWritten) and run.is_run:
+                then = "go on with `resume=True`; the last whole epoch is kept"
+                raise NotWritten(error.path, error.number, then) from error
+            raise
+
+
+def _write_end(run: RunFolder, error: BaseException) -> None:
+    """Write into run.json that the run failed or was stopped; a line says so if even that fails."""
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    try:
+        if isinstance(error, Exception):
+            run.write_end("failed", reason)
+        else:
+            run.write_end("stopped")
+    except (SptnetError, OSError) as problem:
+        say(f"{run.facts_file} does not say that the run has ended ({problem})")
 
 
 def train(

@@ -13,6 +13,7 @@ from torch import Tensor
 from sptnet.clustering.centroids import find_centroids
 from sptnet.clustering.count import CountEstimate
 from sptnet.config import Config, TimedSettings
+from sptnet.config.sections import MOST_EPOCHS
 from sptnet.data.load import SplitImages, load_data, resolve_n_categories
 from sptnet.data.split import Split
 from sptnet.errors import Misuse
@@ -145,7 +146,7 @@ def with_enough_epochs(config: Config, n_images: int) -> Config:
             changes[name] = {"epochs": epochs}
             warm_up = getattr(stage, "teacher_warm_up", None)
             if warm_up is not None:
-                changes[name]["teacher_warm_up"] = max(1, round(warm_up * epochs / stage.epochs))
+                changes[name]["teacher_warm_up"] = min(max(1, round(warm_up * epochs / stage.epochs)), MOST_EPOCHS)
     return config.changed(**changes) if changes else config
 
 

@@ -1,7 +1,6 @@
 """State of a run: its model, its images, and the features that the model computes from them."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from sptnet.clustering.hierarchy.selective_neighbors import SelectiveNeighborClu
 from sptnet.config import ClusteringSettings, Config
 from sptnet.data.load import SplitImages
 from sptnet.data.readable import fingerprint
+from sptnet.errors import Failure
 from sptnet.head import CentroidHead, ContrastiveHead
 from sptnet.inference.features import FeatureCache, Outputs, with_top
 from sptnet.methods.method import Method
@@ -30,9 +30,20 @@ from sptnet.results.scores import score_sets
 from sptnet.runtime.compute import Compute
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of, seeded
+from sptnet.runtime.tensor_files import first_not_finite
 from sptnet.training.bank_setup import open_bank, trains_on_strong_views
 
 Indices = npt.NDArray[np.int64]
+CHECKED_IMAGES = 64
+"""Training images whose outputs are checked before a model is saved; those of all images are checked at the end."""
+
+
+def diverged(what: str) -> Failure:
+    """Return the error for a training that has diverged."""
+    return Failure(
+        f"{what}: the training has diverged, or it began with damaged weights. The last good checkpoint is kept. Lower "
+        "the learning rate, or give other weights."
+    )
 
 
 @dataclass
@@ -61,11 +72,13 @@ class RunState:
     """Mean teacher whose predictions count instead of the model's, while a stage with such a teacher trains."""
     assigned: Indices | None = None
     """Category per image by a clustering that is more than the nearest centroid; -1 for images it did not see."""
+    _fingerprints: dict[int, str] = field(default_factory=dict)
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Digest of the images and labels."""
-        return fingerprint(self.images.image_set)
+    def fingerprint(self, version: int) -> str:
+        """Digest of the images and labels, computed once; `version` says what is read of files."""
+        if version not in self._fingerprints:
+            self._fingerprints[version] = fingerprint(self.images.image_set, version)
+        return self._fingerprints[version]
 
     @property
     def card(self) -> ModelCard:
@@ -101,8 +114,8 @@ class RunState:
         return self.decider or self.model
 
     def outputs(self, indices: Indices) -> Outputs:
-        """Features and logits of some images by the present model."""
-        outputs = self.features.outputs(self.deciding, indices, self.bank)
+        """Features and logits of some images by the present model; raises if they are not finite."""
+        outputs = self._finite(self.features.outputs(self.deciding, indices, self.bank))
         if self.assigned is None:
             return outputs
         return Outputs(outputs.features, with_top(outputs.logits, torch.from_numpy(self.assigned[indices])))
@@ -110,7 +123,21 @@ class RunState:
     def look(self, indices: Indices) -> Outputs:
         """Features and logits of some images; features of all images are computed through the bank and cached."""
         self.features.compute_all(self.deciding, self.bank, lambda done: None)
-        return self.features.outputs(self.deciding, indices, self.bank)
+        return self._finite(self.features.outputs(self.deciding, indices, self.bank))
+
+    @staticmethod
+    def _finite(outputs: Outputs) -> Outputs:
+        bad = first_not_finite(vars(outputs))
+        if bad is not None:
+            raise diverged(f"the {bad} of the images are not finite")
+        return outputs
+
+    def check_weights(self) -> None:
+        """Raise if a weight of the model, or of its mean teacher, is not finite."""
+        for model in (self.model, *([] if self.decider is None else [self.decider])):
+            bad = first_not_finite(model.state_dict())
+            if bad is not None:
+                raise diverged(f"the weights {bad} are not finite")
 
     def compute_all_features(self) -> None:
         """Compute and cache the features of all images, unless cached."""
@@ -143,6 +170,8 @@ class RunState:
         centroid_head = head.classifier if isinstance(head, ContrastiveHead) else head
         assert isinstance(centroid_head, CentroidHead)
         features = self.features.outputs(self.deciding, split.training, self.bank).features
+        if first_not_finite({"features": features}) is not None:
+            raise diverged("the features of the images are not finite")
         if self.method.clusters == "neighbors":
             centroid_head.centroids.copy_(self._cluster_neighbors(features))
             return
@@ -178,7 +207,9 @@ class RunState:
             self.model.head = self.model.head.classifier
 
     def save(self, folder: Path) -> None:
-        """Save the model without a projection that is only used in training."""
+        """Save the model without a projection that is only used in training; raises if it has diverged."""
+        self.check_weights()
+        self.outputs(self.images.split.training[:CHECKED_IMAGES])
         model, head = self.deciding, self.deciding.head
         if isinstance(head, ContrastiveHead):
             model.head = head.classifier

@@ -12,7 +12,7 @@ from sptnet.results.scores import format_scores
 from sptnet.runtime.progress import Say, bar
 from sptnet.training.batching.batches import TrainingData
 from sptnet.training.checkpoint import Checkpoint, check_frozen, frozen_digest, save_checkpoint
-from sptnet.training.deadline import Ending
+from sptnet.training.deadline import ANNEALED_SHARE, Ending
 from sptnet.training.epoch_report import EpochReport
 from sptnet.training.run_state import RunState
 from sptnet.training.trainer import StageTrainer
@@ -47,9 +47,11 @@ class Stage:
         if checkpoint is not None:
             check_frozen(checkpoint, frozen)
             trainer.restore(checkpoint)
-            self.best = tuple(checkpoint.facts["best"]) if checkpoint.facts["best"] else None
+            best = checkpoint.facts.get("best")
+            self.best = tuple(best) if best else None
         for report in epochs_with_bar(trainer, check_interrupt):
             state.features.forget()
+            state.check_weights()
             line = self._line(report, trainer.finished)
             self._keep_best(line)
             state.world.do_first(partial(self._keep, line, trainer.checkpoint(frozen=frozen, best=self.best)))
@@ -138,13 +140,27 @@ def in_words(line: dict[str, Any], epochs: int) -> str:
     )
 
 
-def epochs_with_bar(trainer: StageTrainer, check_interrupt: Callable[[], None]) -> Iterator[EpochReport]:
+def share_done(trainer: StageTrainer) -> float:
+    """Share of a stage that is over: of its steps, or of its time if the limit comes first."""
+    ending, deadline = trainer.ending, trainer.deadline
+    if ending is None:
+        steps = trainer.steps_done / trainer.planned_steps
+        return steps if deadline is None else min(1.0, max(steps, deadline.used / deadline.seconds))
+    if deadline is None:
+        return min(1.0, trainer.steps_done / ending.steps)
+    left = (ending.steps - trainer.steps_done) / (ending.steps - ending.anneal_from)
+    return 1 - ANNEALED_SHARE * max(0.0, left)
+
+
+def epochs_with_bar(
+    trainer: StageTrainer, check_interrupt: Callable[[], None], what: str | None = None
+) -> Iterator[EpochReport]:
     """Train epoch by epoch under a progress bar; the last report is yielded after the bar has closed."""
     report: EpochReport | None = None
-    with bar(trainer.plan.name, trainer.plan.epochs) as update:
+    with bar(what or trainer.plan.name, 1.0) as update:
 
         def on_step(done: int, total: int) -> None:
-            update(trainer.epoch + done / total)
+            update(share_done(trainer))
             check_interrupt()
 
         while not trainer.finished:

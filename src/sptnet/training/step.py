@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sptnet.errors import Failure
 from sptnet.losses import Loss
 from sptnet.methods.phases import Phase, View
 from sptnet.methods.stage_plan import Clock, Memory, Rows, StagePlan, Step
@@ -122,10 +123,17 @@ def banked_tokens(
     """Tokens of a raw draw that enter the last block, from the bank; missing ones are computed and stored first."""
     bank = bank.of(view.strong)
     views, made = batch.banked[view.draw].views, batch.banked[view.draw].made
-    missing = torch.from_numpy(~bank.filled(batch.own, views))
+    tokens, stored = bank.read_stored(batch.own, views)
+    missing = torch.from_numpy(~stored)
+    if (missing & ~made).any():  # stored views stay stored, unless something else writes to the files
+        raise Failure(
+            f"the token bank {bank.folder} lost tokens while it was in use. Make sure that nothing else writes there, "
+            "then go on with `resume=True`."
+        )
     if missing.any():
         pixels = batch.draws[view.draw][missing[made].to(compute.device)]
         fresh = model.backbone.enter_last_block(pixels).half().cpu()
         bank.write(batch.own[missing], views[missing], fresh)
-    # Fresh tokens are rounded to float16 too, so that a step does not depend on what the bank held before.
-    return bank.read(batch.own, views).to(compute.device).float()
+        # Fresh tokens are rounded to float16 too, so that a step does not depend on what the bank held before.
+        tokens[missing] = bank.read(batch.own[missing], views[missing])
+    return tokens.to(compute.device).float()

@@ -22,7 +22,7 @@ from sptnet.schedules import steps_per_epoch
 from sptnet.training.accumulate import InParts
 from sptnet.training.batching.batches import Batch, EpochBatches, StageBatches, TrainingData
 from sptnet.training.batching.loader import EpochLoader
-from sptnet.training.checkpoint import Checkpoint
+from sptnet.training.checkpoint import Checkpoint, check_tensors
 from sptnet.training.deadline import Deadline, Ending
 from sptnet.training.epoch_report import EpochReport
 from sptnet.training.memory import Look, epoch_start
@@ -263,24 +263,27 @@ class StageTrainer:
             self.steps_done = min(self.steps_done, self.ending.steps)
         elif self.deadline is not None:
             self.deadline = Deadline(self.deadline.seconds, checkpoint.facts.get("seconds", 0.0))
-        parameters = dict(self.model.named_parameters())
+        names, parameters = self.trained_names(), dict(self.model.named_parameters())
+        averages = {} if self.teacher is None else dict(self.teacher.model.named_parameters())
+        wanted = {f"model.{name}": parameters[name] for name in names}
+        wanted |= {f"teacher.{name}": averages[name] for name in (names if averages else ())}
+        check_tensors(checkpoint, wanted, {f"momentum.{name}": parameters[name] for name in names})
         with torch.no_grad():
-            for name in self.trained_names():
-                parameters[name].copy_(checkpoint.tensors[f"model.{name}"])
+            for name, value in wanted.items():
+                value.copy_(checkpoint.tensors[name])
+            for name in names:
                 momentum = checkpoint.tensors.get(f"momentum.{name}")
                 if momentum is not None:
                     self._state_of(parameters[name])["momentum_buffer"] = momentum.to(parameters[name].device)
-            if self.teacher is not None:
-                averages = dict(self.teacher.model.named_parameters())
-                for name in self.teacher.trained:
-                    averages[name].copy_(checkpoint.tensors[f"teacher.{name}"])
         self.memory = {
             name.removeprefix("memory."): value.to(self.compute.device)
             for name, value in checkpoint.tensors.items()
             if name.startswith("memory.")
         }
         for group, scaler in self.scalers.items():
-            scaler.load_state_dict(checkpoint.facts["scalers"][group])
+            state = checkpoint.facts["scalers"].get(group)
+            if state:  # empty in full precision
+                scaler.load_state_dict(state)
 
     def _state_of(self, parameter: nn.Parameter) -> dict[str, Any]:
         for optimiser in self.optimisers.values():

@@ -1,8 +1,10 @@
 """Downloads from a local server: complete, wrong, cut short, missing."""
 
+import errno
 import functools
 import hashlib
 import io
+import os
 import socket
 import tarfile
 import threading
@@ -123,10 +125,10 @@ def test_a_download_that_breaks_off_says_how_far_it_came(server: Server, tmp_pat
         match=rf"set\.tgz\?download=1 broke off after 40 of {len(GOOD)} bytes\. Try again, or fetch it by hand as",
     ):
         archive(server, GOOD).fetch_and_unpack(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["set.tgz.part"]
+    assert list(tmp_path.iterdir()) == []
     server.cut.clear()
     archive(server, GOOD).fetch_and_unpack(tmp_path)
-    assert not (tmp_path / "set.tgz.part").exists()
+    assert (tmp_path / "set.tgz").read_bytes() == GOOD
 
 
 def test_a_page_that_is_not_there(server: Server, tmp_path: Path) -> None:
@@ -272,3 +274,22 @@ def test_a_download_is_found_by_name_or_refused(name: str) -> None:
         with pytest.raises(Misuse) as error:
             find_download(name)
         assert str(error.value) == f"{name} cannot be downloaded from here. {benchmark.where}"
+
+
+def test_a_link_at_a_guessed_name_is_not_followed(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "set.tgz.part").symlink_to(tmp_path / "victim")
+    archive(server, GOOD).fetch_and_unpack(tmp_path)
+    assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_a_full_disk_is_not_blamed_on_the_network(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("sptnet.data.benchmarks.download._copy", full)
+    with pytest.raises(Failure, match=r"set\.tgz could not be written \(No space left on device\)\. Make room, then"):
+        archive(server, GOOD).fetch_and_unpack(tmp_path)
+    assert list(tmp_path.iterdir()) == []

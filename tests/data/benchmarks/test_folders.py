@@ -89,7 +89,7 @@ def test_a_flat_val_without_the_list_is_refused(tmp_path: Path) -> None:
     [
         (b"ImageId,PredictionString\nILSVRC2012_val_1,\n", r"damaged line, 'ILSVRC2012_val_1,'\."),
         (b"a,b\nc,d\n", r"LOC_val_solution\.csv has a damaged line, 'c,d'\."),
-        (b"ImageId,PredictionString\n\xff\xfe,x\n", r"LOC_val_solution\.csv is not a CSV file\."),
+        (b"ImageId,PredictionString\n\xff\xfe,x\n", r"LOC_val_solution\.csv is not a CSV file \(.*\)\. Fetch"),
         (
             f"ImageId,PredictionString\nnone,{SYNSETS[0]} 1\n".encode(),
             r"lacks 1 image that its lists name: val/none\.JPEG",

@@ -46,6 +46,11 @@ def test_a_good_folder(pets: Path) -> None:
     )
 
 
+def test_sub_folders_that_are_no_labels(pets: Path) -> None:
+    checked = check_folder(pets, folder_labels=False)
+    assert (checked.categories, checked.unsorted) == ((), 15)
+
+
 def test_train_and_test_are_counted_apart(tmp_path: Path) -> None:
     root = paint(tmp_path, train__cat=3, train__unlabelled=2, test__cat=1, test__owl=2, test__unlabelled=1)
     checked = check_folder(root)
@@ -55,13 +60,13 @@ def test_train_and_test_are_counted_apart(tmp_path: Path) -> None:
 
 def test_each_image_is_decoded_once_and_progress_is_shown(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    read_reduced = check_module.read_reduced
+    decoded = check_module.decoded
 
     def recorded(path: Path, name: str, least: int) -> Any:
         seen.append(name)
-        return read_reduced(path, name, least)
+        return decoded(path, name, least)
 
-    monkeypatch.setattr(check_module, "read_reduced", recorded)
+    monkeypatch.setattr(check_module, "decoded", recorded)
     shutil.copy(pets / "cat/0.png", pets / "cat/9.png")
     tracked_steps: list[tuple[str, int]] = []
 
@@ -153,8 +158,8 @@ def test_too_many_unreadable_images_stop() -> None:
     bad = tuple(Unreadable(f"cat/{i}.png", "truncated") for i in range(4))
     words = (
         "4 of 40 images (10.0%) cannot be read, more than the 1.0% allowed: cat/0.png (truncated), "
-        "cat/1.png (truncated), cat/2.png (truncated), .... Repair or remove them, or raise the limit with "
-        "`data.max_unreadable=0.2`."
+        "cat/1.png (truncated), cat/2.png (truncated), .... Repair or remove them, raise the limit with "
+        "`data.max_unreadable=0.2`, or skip them all with `data.max_unreadable=1`."
     )
     assert findings(unreadable=bad) == [(words, True)]
     assert findings(unreadable=bad, max_unreadable=0.1) == [
@@ -162,7 +167,7 @@ def test_too_many_unreadable_images_stop() -> None:
     ]
 
 
-def test_labels_that_leave_nothing_to_discover() -> None:
+def test_labels_that_teach_little() -> None:
     cat, dog = GOOD.categories
     assert findings(categories=(), unsorted=40) == [
         (
@@ -171,23 +176,11 @@ def test_labels_that_leave_nothing_to_discover() -> None:
             False,
         )
     ]
-    assert findings(unsorted=0) == [
-        (
-            "every readable training image has a label, so there is nothing to discover. Add images without one.",
-            True,
-        )
-    ]
-    assert findings(unsorted=0, labels_are_given=False) == [
-        (
-            "every image is sorted, so there is nothing to discover. Put unsorted images beside the category "
-            "folders or, for an experiment, name the known classes with `data.known_classes=5`.",
-            False,
-        )
-    ]
     assert findings(categories=(cat, replace(dog, labelled=0, test=3))) == [
         (
-            "only the category cat has labels, so the number of categories cannot be estimated. "
-            "Label a second category, or give the number yourself with `n_categories=N`.",
+            "only the category cat has labels, so they show neither how categories differ nor how fine they are: the "
+            "images are clustered, and their number is a guess. Label a second category, or give the number with "
+            "`n_categories=N`.",
             False,
         )
     ]
@@ -262,6 +255,11 @@ def test_sizes_are_reported() -> None:
 
 
 def test_findings_that_prevent_training_come_first() -> None:
-    results = findings_of(replace(GOOD, unsorted=0, heic_left_out=1))
-    assert [(finding.about, finding.stops) for finding in results] == [("nothing unsorted", True), ("heic", False)]
+    bad = tuple(Unreadable(f"cat/{i}.png", "truncated") for i in range(4))
+    results = findings_of(replace(GOOD, unreadable=bad, heic_left_out=1, categories=()))
+    assert [(finding.about, finding.stops) for finding in results] == [
+        ("unreadable", True),
+        ("heic", False),
+        ("no labels", False),
+    ]
     assert not can_train(results)

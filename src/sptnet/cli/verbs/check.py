@@ -1,11 +1,31 @@
 """`sptnet check`."""
 
 import json
-import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from sptnet.cli.options import (
+    BACKBONE,
+    CATEGORIES,
+    DEVICE,
+    EPOCHS,
+    LABELS,
+    METHOD,
+    MINUTES,
+    NO_FOLDER_LABELS,
+    NO_REPORT,
+    SEED,
+    SETTING,
+    SKIP_UNREADABLE,
+    UNLABELLED,
+    WEIGHTS,
+    discovery_settings,
+)
+from sptnet.cli.output import show_line
+from sptnet.runtime.text import shell_line
 
 if TYPE_CHECKING:
     from sptnet.data.check.findings import Finding
@@ -14,56 +34,82 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 50
 MOST_EXAMPLES = 10
-TRAINING_FLAGS = {"settings": "--set"}
-"""Findings name settings of `sptnet train`."""
+OWN_FLAGS = ("--no-time", "--json")
 
 
 def check(
     folder: Annotated[Path, typer.Argument(help="Folder of images; sub-folders name known categories.")],
-    labels: Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")] = None,
-    unlabelled: Annotated[str, typer.Option(help="Sub-folder that holds the unsorted images.")] = "unlabelled",
-    backbone: Annotated[str, typer.Option(help="For the time: timm name, or auto for DINO ViT-B/16.")] = "auto",
-    minutes: Annotated[float | None, typer.Option(help="For the time: 30 on a CPU, 240 on a GPU if not given.")] = None,
-    no_time: Annotated[bool, typer.Option("--no-time", help="Skip the estimate of the time.")] = False,
+    labels: LABELS = None,
+    unlabelled: UNLABELLED = None,
+    no_folder_labels: NO_FOLDER_LABELS = False,
+    skip_unreadable: SKIP_UNREADABLE = False,
+    categories: CATEGORIES = None,
+    method: METHOD = None,
+    minutes: MINUTES = None,
+    epochs: EPOCHS = None,
+    backbone: BACKBONE = None,
+    weights: WEIGHTS = None,
+    device: DEVICE = None,
+    seed: SEED = None,
+    settings: SETTING = None,
+    no_report: NO_REPORT = False,
+    no_time: Annotated[bool, typer.Option("--no-time", help="Skip the plan and its times.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Check a folder before training: unreadable images, duplicates, images too small or too few.
+    """Check a folder before `discover`: unreadable images, duplicates, images too small or too few; and its plan.
 
-    Exits with 0 if the folder is ready for training, else with 1. Your images are only read.
+    It takes the options of `discover` and says no to what `discover` would refuse. Exits with 0 if the folder is ready
+    for training, else with 1. Your images are only read, and nothing is downloaded.
     """
     from dataclasses import asdict, replace
 
-    from sptnet.cli.flags import with_flags
-    from sptnet.data.check.findings import can_train, findings_of
-    from sptnet.data.check.folder_check import check_folder
-    from sptnet.discovery.preview import preview_plan
+    from sptnet.cli.discover_output import print_plan
+    from sptnet.discovery.discover import Wishes
+    from sptnet.discovery.preview import preview_discovery
+    from sptnet.runtime import progress
 
-    checked = check_folder(folder, labels, unlabelled)
-    findings = [replace(f, sentence=with_flags(f.sentence, TRAINING_FLAGS)) for f in findings_of(checked)]
-    good = can_train(findings)
-    with_time = good and checked.unsorted > 0 and not no_time
-    plan = preview_plan(folder, labels, unlabelled, backbone, minutes) if with_time else None
+    changes = discovery_settings(
+        folder,
+        labels,
+        unlabelled,
+        no_folder_labels,
+        skip_unreadable,
+        categories,
+        epochs,
+        backbone,
+        weights,
+        device,
+        seed,
+        settings,
+    )
+    wishes = Wishes(None if method == "auto" else method, minutes, frozenset(changes), not no_report)
+    preview = preview_discovery(changes, wishes, timed=not no_time)
+    checked, discovery = replace(preview.checked, folder=str(folder)), preview.discovery
+    findings = [replace(finding, sentence=progress.spell(finding.sentence)) for finding in preview.findings]
     if as_json:
         described = [{"about": f.about, "sentence": f.sentence, "stops": f.stops} for f in findings]
-        time = None if plan is None else {"method": plan.config.method, "seconds": round(plan.seconds)}
-        print(json.dumps({**asdict(checked), "findings": described, "can_train": good, "time": time}))
+        time = None if discovery is None else time_of(discovery.plan)
+        show_line(json.dumps({**asdict(checked), "findings": described, "can_train": preview.possible, "time": time}))
     else:
         _show(checked, findings)
-        print("ready for training" if good else "not ready for training")
-        if plan is not None:
-            _show_time(plan, folder)
-    if not good:
+        show_line("ready for training" if preview.possible else "not ready for training")
+        if discovery is not None:
+            print_plan(discovery.plan, discovery.images)
+            words = [word for word in sys.argv[2:] if word not in OWN_FLAGS]
+            show_line(f"begin with: {shell_line(['sptnet', 'discover', *words])}")
+    if not preview.possible:
         raise typer.Exit(1)
 
 
-def _show_time(plan: "Plan", folder: Path) -> None:
-    from sptnet.methods import NAMES
-    from sptnet.runtime.progress import duration
-
-    print(
-        f"time: {NAMES[plan.config.method]} with {plan.config.backbone.name} takes about {duration(plan.seconds)} here"
-    )
-    print(f"the whole plan: {shlex.join(['sptnet', 'discover', str(folder), '--dry-run'])}")
+def time_of(plan: "Plan") -> dict[str, Any]:
+    """Return the plan in the form of --json: method, seconds in all, limit in minutes, steps and reasons."""
+    return {
+        "method": plan.config.method,
+        "seconds": round(plan.seconds),
+        "minutes": plan.minutes,
+        "steps": [{"what": step.what, "seconds": round(step.seconds, 1)} for step in plan.steps],
+        "reasons": list(plan.reasons),
+    }
 
 
 def _show(checked: "FolderCheck", findings: "list[Finding]") -> None:
@@ -72,16 +118,16 @@ def _show(checked: "FolderCheck", findings: "list[Finding]") -> None:
     title = f"{checked.images:,} images" + (f", {len(checked.unreadable):,} unreadable" if checked.unreadable else "")
     print_table(title, ["category", "labelled", "unsorted", "test"], table_rows(checked))
     if checked.others or checked.hidden:
-        print(f"ignored: {checked.others:,} files that are no images, {checked.hidden:,} hidden names")
-    print(f"device: {checked.device} ({checked.precision})")
+        show_line(f"ignored: {checked.others:,} files that are no images, {checked.hidden:,} hidden names")
+    show_line(f"device: {checked.device} ({checked.precision})")
     for finding in findings:
-        print(f"- {finding.sentence}")
+        show_line(f"- {finding.sentence}")
         for example in finding.examples[:MOST_EXAMPLES]:
-            print(f"    {example}")
+            show_line(f"    {example}")
         if len(finding.examples) > MOST_EXAMPLES:
-            print(f"    and {len(finding.examples) - MOST_EXAMPLES:,} more")
+            show_line(f"    and {len(finding.examples) - MOST_EXAMPLES:,} more")
     if not findings:
-        print("no problems found")
+        show_line("no problems found")
 
 
 def table_rows(checked: "FolderCheck") -> list[list[str]]:

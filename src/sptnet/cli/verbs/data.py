@@ -5,13 +5,20 @@ from typing import Annotated, Any
 
 import typer
 
+from sptnet.cli import completion
+from sptnet.cli.output import show_line
+
 OTHER_SOURCES = ("folder", "domains", "digits")
 """Sources that are no benchmarks."""
 
 
 def data(
     name: Annotated[
-        str | None, typer.Argument(help="A benchmark, or folder, domains or digits; all benchmarks if not given.")
+        str | None,
+        typer.Argument(
+            help="A benchmark, or folder, domains or digits; all benchmarks if not given.",
+            autocompletion=completion.benchmarks,
+        ),
     ] = None,
     folder: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder of the data set.")] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch it into --data first.")] = False,
@@ -78,7 +85,7 @@ def data(
         refuse_differences(rows, benchmark)
     if split_out is not None:
         write_split(split, image_set, split_out)
-        print(f"split: {split_out}")
+        show_line(f"split: {split_out}")
 
 
 def _list_benchmarks() -> None:
@@ -96,7 +103,7 @@ def _list_benchmarks() -> None:
         for benchmark in BENCHMARKS.values()
     ]
     print_table("data sets", ["name", "title", "known classes", "new classes", "--download"], rows, lefts=2)
-    print("count one with: sptnet data NAME --data DIR")
+    show_line("count one with: sptnet data NAME --data DIR")
 
 
 def _check_options(

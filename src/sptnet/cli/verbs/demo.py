@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli.output import show_line
+
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the runs.")] = Path("runs/demo"),
@@ -13,10 +15,14 @@ def demo(
     all_methods: Annotated[
         bool, typer.Option("--all", help="Also the systems that SPTNet is compared with; about ten minutes more.")
     ] = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
 ) -> None:
     """Discover handwritten digits: 0 to 4 are known, 5 to 9 are new. Takes a few minutes on two CPU cores."""
+    import webbrowser
+
     from sptnet.cli.tables import percent, print_table
-    from sptnet.discovery.demo import run_demo
+    from sptnet.discovery.demo import MAIN, run_demo
+    from sptnet.report.page.write import write_report
     from sptnet.runtime.progress import say
 
     rows = []
@@ -24,11 +30,17 @@ def demo(
         numbers = [percent(row.all), percent(row.old), percent(row.new)]
         rows.append([row.method, *numbers, f"{row.seconds:.0f}", f"{row.trained_parameters:,}"])
         say(f"{row.method}: All {numbers[0]}  Old {numbers[1]}  New {numbers[2]}  ({row.seconds:.0f} s)")
+    page = write_report(out / MAIN).page
+    assert page is not None
     print_table(
         "unlabelled digits sorted, in per cent",
         ["method", "All", "Old", "New", "seconds", "trained parameters"],
         rows,
     )
-    print("The seconds do not include the model that a method starts from: SimGCD for SPTNet, GCD for muGCD.")
-    print("Single seeds differ by a few points; docs/results.md has the means of five.")
-    print(f"pictures of the categories found: {out / 'sptnet' / 'categories'}")
+    show_line("The seconds do not include the model that a method starts from: SimGCD for SPTNet, GCD for muGCD.")
+    show_line("Single seeds differ by a few points; docs/results.md has the means of five.")
+    show_line(f"pictures of the categories found: {out / MAIN / 'categories'}")
+    show_line(f"report of SPTNet: {page}")
+    address = page.absolute().as_uri()
+    if not open_it or not webbrowser.open(address):
+        show_line(f"open it in a browser: {address}")

@@ -6,8 +6,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.discover_output import print_plan, print_result
-from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone
+from sptnet.cli.options import (
+    BACKBONE,
+    CATEGORIES,
+    DEVICE,
+    EPOCHS,
+    LABELS,
+    METHOD,
+    MINUTES,
+    NO_FOLDER_LABELS,
+    NO_REPORT,
+    SEED,
+    SETTING,
+    SKIP_UNREADABLE,
+    UNLABELLED,
+    WEIGHTS,
+    discovery_settings,
+)
+from sptnet.cli.output import show_line
 from sptnet.cli.stopping import resumable
 
 if TYPE_CHECKING:
@@ -23,53 +41,53 @@ def discover(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory to write; runs/ and the folder's name.")] = None,
-    labels: Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")] = None,
-    unlabelled: Annotated[str | None, typer.Option(help="Sub-folder of unsorted images, if called otherwise.")] = None,
-    categories: Annotated[
-        str | None, typer.Option(metavar="N|auto", help="How many there are, known and new; auto counts them.")
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="auto, which takes what the time allows, or kmeans, sskmeans, gcd, simgcd, sptnet, rankstats, uno, "
-            "orca, dccl, promptcal, cipr, gpc or mugcd."
-        ),
-    ] = None,
-    minutes: Annotated[float | None, typer.Option(help="Time there is: 30 on a CPU, 240 on a GPU.")] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs of training instead of what the time allows.")
-    ] = None,
+    labels: LABELS = None,
+    unlabelled: UNLABELLED = None,
+    no_folder_labels: NO_FOLDER_LABELS = False,
+    skip_unreadable: SKIP_UNREADABLE = False,
+    categories: CATEGORIES = None,
+    method: METHOD = None,
+    minutes: MINUTES = None,
+    epochs: EPOCHS = None,
     backbone: BACKBONE = None,
     weights: WEIGHTS = None,
     device: DEVICE = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")] = None,
+    seed: SEED = None,
     settings: SETTING = None,
     continue_: Annotated[
-        Path | None, typer.Option("--continue", metavar="RUN", help="Another round, with the edits of a run as labels.")
+        Path | None,
+        typer.Option(
+            "--continue",
+            metavar="RUN",
+            help="Another round, with the edits of a run as labels.",
+            autocompletion=completion.runs,
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop; --out may be anything.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out after it was stopped.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Leave the report page out.")] = False,
+    no_report: NO_REPORT = False,
     open_it: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
 ) -> None:
     """Sort a folder of images: recognise the categories you know, find the new ones, and write a report."""
-    from sptnet.config.recipes import epoch_settings
     from sptnet.discovery.discover import Wishes, another_round, finish, first_round
     from sptnet.errors import Misuse
     from sptnet.runtime.distributed import world
 
-    plain = {
-        "data.folder": folder and folder.resolve(),
-        "data.labels": labels and labels.resolve(),
-        "data.unlabelled": unlabelled,
-        "n_categories": categories and (int(categories) if categories.isdecimal() else categories),
-        "device": device,
-        "seed": seed,
-        **of_backbone(backbone, weights),
-        **epoch_settings(epochs),
-    }
-    changes = given_settings(plain, settings)
+    changes = discovery_settings(
+        folder,
+        labels,
+        unlabelled,
+        no_folder_labels,
+        skip_unreadable,
+        categories,
+        epochs,
+        backbone,
+        weights,
+        device,
+        seed,
+        settings,
+    )
     if open_it and no_report:
         raise Misuse("--open shows the report, which --no-report leaves out. Give one of them.")
     if resume:
@@ -80,13 +98,15 @@ def discover(
         target = _target(folder, continue_, out)
         wishes = Wishes(None if method == "auto" else method, minutes, frozenset(changes), not no_report)
         if continue_ is None:
-            discovery = first_round(target, changes, wishes, overwrite)
+            discovery = first_round(target, changes, wishes, overwrite, dry_run)
         else:
-            discovery, n_labels = another_round(continue_, target, changes, wishes, method == "auto", overwrite)
-            print(f"another round on {continue_}: it starts with {n_labels:,} labels", flush=True)
+            choose = method == "auto"
+            discovery, n_labels = another_round(continue_, target, changes, wishes, choose, overwrite, dry_run)
+            show_line(f"another round on {continue_}: it starts with {n_labels:,} labels", flush=True)
         print_plan(discovery.plan, discovery.images)
         if dry_run:
-            print("nothing was started. Leave --dry-run out to begin.")
+            show_line("nothing was started. Leave --dry-run out to begin.")
+            _say_what_is_there(target, overwrite, discovery.plan.config.data.folder)
             return
         with resumable("discover", target):
             experiment = discovery.train(overwrite, ["sptnet", *sys.argv[1:]], _print_epoch())
@@ -108,11 +128,24 @@ def _target(folder: Path | None, continue_: Path | None, out: Path | None) -> Pa
     return out or Path("runs") / (folder.resolve().name or "run")
 
 
+def _say_what_is_there(out: Path, overwrite: bool, data_folder: str | None) -> None:
+    """Say why a run cannot be written into `out`, if it cannot."""
+    from sptnet.errors import Misuse
+    from sptnet.results.run_folder import RunFolder
+    from sptnet.runtime.progress import say
+
+    try:
+        RunFolder(out).check_new(overwrite, data_folder)
+    except Misuse as refusal:
+        say(f"before it can begin: {refusal}")
+
+
 def _resume(out: Path) -> "Experiment":
     from sptnet.results.run_folder import RunFolder
     from sptnet.training.experiment import Experiment
 
     run = RunFolder(out)
+    run.check_free()
     experiment = Experiment(run.config(), run, tell_epoch=_print_epoch())
     with resumable("discover", out):
         experiment.run(resume=True)

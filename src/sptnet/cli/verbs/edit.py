@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sptnet.cli import completion
+from sptnet.cli.output import show_line
+
 if TYPE_CHECKING:
     from sptnet.results.edits.types import Edit
     from sptnet.results.run_result import RunResult
@@ -16,23 +19,30 @@ app = typer.Typer(
 )
 
 CATEGORY = Annotated[str, typer.Argument(help="A category, as `list` shows it.")]
+REPORT = Annotated[bool, typer.Option("--report", help="Write the report page anew, with this edit.")]
 IMAGES = Annotated[list[str], typer.Argument(metavar="IMAGE...", help="As in predictions.csv, or paths of files.")]
 
 
 @app.callback()
-def run(context: typer.Context, run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")]) -> None:
+def run(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.", autocompletion=completion.runs)],
+) -> None:
     """Keep the run for the sub-command."""
     context.obj = run
 
 
 @app.command()
 def rename(
-    context: typer.Context, category: CATEGORY, to: Annotated[str, typer.Argument(help="Its new name.")]
+    context: typer.Context,
+    category: CATEGORY,
+    to: Annotated[str, typer.Argument(help="Its new name.")],
+    report: REPORT = False,
 ) -> None:
     """Give a category another name."""
     from sptnet.results.edits.types import Rename
 
-    _add(context.obj, Rename(category, to))
+    _add(context.obj, Rename(category, to), report)
 
 
 @app.command()
@@ -40,11 +50,12 @@ def merge(
     context: typer.Context,
     categories: Annotated[list[str], typer.Argument(metavar="CATEGORY...", help="Categories to merge.")],
     into: Annotated[str, typer.Option(help="The category they become: an existing one or a new name.")],
+    report: REPORT = False,
 ) -> None:
     """Merge categories into one."""
     from sptnet.results.edits.types import Merge
 
-    _add(context.obj, Merge(tuple(categories), into))
+    _add(context.obj, Merge(tuple(categories), into), report)
 
 
 @app.command()
@@ -53,11 +64,12 @@ def split(
     category: CATEGORY,
     parts: Annotated[int, typer.Option(help="Number of categories it really holds.")] = 2,
     seed: Annotated[int, typer.Option(help="Seed of the division.")] = 0,
+    report: REPORT = False,
 ) -> None:
     """Split a category by the features of its images into NAME-a (the largest), NAME-b and so on."""
     from sptnet.results.edits.types import SplitCategory
 
-    _add(context.obj, SplitCategory(category, parts, seed))
+    _add(context.obj, SplitCategory(category, parts, seed), report)
 
 
 @app.command()
@@ -66,19 +78,20 @@ def move(
     images: IMAGES,
     to: Annotated[str, typer.Option(help="The category they belong to.")],
     create: Annotated[bool, typer.Option("--create", help="Create the category if there is none.")] = False,
+    report: REPORT = False,
 ) -> None:
     """Move images to another category."""
     from sptnet.results.edits.types import Move
 
-    _add(context.obj, Move(_ids(context.obj, images), to, create))
+    _add(context.obj, Move(_ids(context.obj, images), to, create), report)
 
 
 @app.command()
-def drop(context: typer.Context, images: IMAGES) -> None:
+def drop(context: typer.Context, images: IMAGES, report: REPORT = False) -> None:
     """Remove images from their category; they belong to none until they are moved."""
     from sptnet.results.edits.types import Drop
 
-    _add(context.obj, Drop(_ids(context.obj, images)))
+    _add(context.obj, Drop(_ids(context.obj, images)), report)
 
 
 @app.command()
@@ -92,6 +105,7 @@ def confirm(
             "both is the category.",
         ),
     ],
+    report: REPORT = False,
 ) -> None:
     """Confirm that images are in the right category; confirmed images are labels of the next round."""
     from sptnet.results.edits.log import current
@@ -100,22 +114,27 @@ def confirm(
 
     result = current(context.obj)
     ids = image_ids(result, targets)
-    _add(context.obj, Confirm(tuple(t if t in result.names else id_ for t, id_ in zip(targets, ids, strict=True))))
+    _add(
+        context.obj,
+        Confirm(tuple(t if t in result.names else id_ for t, id_ in zip(targets, ids, strict=True))),
+        report,
+    )
 
 
 @app.command()
 def count(
     context: typer.Context,
     n: Annotated[int, typer.Argument(metavar="N", help="Number of categories, known and new.")],
+    report: REPORT = False,
 ) -> None:
     """Group the images into another number of categories, without training. Names follow the images."""
     from sptnet.results.edits.types import Count
 
-    _add(context.obj, Count(n))
+    _add(context.obj, Count(n), report)
 
 
 @app.command()
-def undo(context: typer.Context) -> None:
+def undo(context: typer.Context, report: REPORT = False) -> None:
     """Undo the last edit that is in force."""
     from sptnet.results.edits.log import add_edits, in_force, read_edits
     from sptnet.results.edits.types import Undo, describe_edit
@@ -123,18 +142,24 @@ def undo(context: typer.Context) -> None:
     last = in_force(read_edits(context.obj))[-1:]
     state = add_edits(context.obj, [Undo()])
     _print_done(f"undone: {describe_edit(last[0])}", state)
+    _renew_page(context.obj, report)
 
 
 @app.command()
 def apply(
-    context: typer.Context, file: Annotated[Path, typer.Argument(help="JSON file of edits, from the report.")]
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="JSON file of edits, from the report.")],
+    report: REPORT = False,
 ) -> None:
-    """Apply all edits of a file, or none if one of them is impossible."""
-    from sptnet.results.edits.log import add_edits, read_edits_file
+    """Apply all edits of a file, or none if one of them is impossible. Those that were applied before are skipped."""
+    from sptnet.results.edits.log import add_edits, current, new_edits_of_file
     from sptnet.runtime.text import count
 
-    edits = read_edits_file(file)
-    _print_done(f"applied {count(edits, 'edit')}", add_edits(context.obj, edits))
+    edits, n_before = new_edits_of_file(context.obj, file)
+    skipped = f"skipped {n_before} that {'was' if n_before == 1 else 'were'} applied before, " if n_before else ""
+    state = add_edits(context.obj, edits) if edits else current(context.obj)
+    _print_done(f"{skipped}applied {count(edits, 'edit')}", state)
+    _renew_page(context.obj, report)
 
 
 @app.command("list")
@@ -149,7 +174,7 @@ def list_(context: typer.Context) -> None:
     print_labels_to_check(len(labels_to_check(result)))
     dropped = int((result.category < 0).sum())
     if dropped:
-        print(f"dropped images: {dropped:,}")
+        show_line(f"dropped images: {dropped:,}")
 
 
 @app.command()
@@ -162,9 +187,9 @@ def log(context: typer.Context) -> None:
     RunFolder(context.obj).config()  # raises if this is no run
     entries = read_log(context.obj)
     for number, (at, edit) in enumerate(entries, start=1):
-        print(f"{number}  {at}  {describe_edit(edit)}")
+        show_line(f"{number}  {at}  {describe_edit(edit)}")
     if not entries:
-        print("no edits yet")
+        show_line("no edits yet")
 
 
 def _ids(run: Path, images: list[str]) -> tuple[str, ...]:
@@ -173,13 +198,30 @@ def _ids(run: Path, images: list[str]) -> tuple[str, ...]:
     return image_ids(read_result(run), images)
 
 
-def _add(run: Path, edit: "Edit") -> None:
+def _add(run: Path, edit: "Edit", report: bool) -> None:
     from sptnet.results.edits.log import add_edits
     from sptnet.results.edits.types import describe_edit
 
     _print_done(f"done: {describe_edit(edit)}", add_edits(run, [edit]))
+    _renew_page(run, report)
+
+
+def _renew_page(run: Path, renew: bool) -> None:
+    """Write the page of the run anew if asked, else say that it is older than the edits."""
+    import shlex
+
+    from sptnet.report.page_age import has_model_pictures, tell_page
+    from sptnet.runtime.progress import say
+
+    if renew:
+        from sptnet.report.page.write import write_report
+
+        page = write_report(run, model_pictures=has_model_pictures(run)).page
+        print(f"wrote {page}")
+    elif (older := tell_page(run)) is not None:
+        say(f"{older} is older than the edits. Renew it with: {shlex.join(['sptnet', 'report', str(run)])}")
 
 
 def _print_done(what: str, state: "RunResult") -> None:
     new = len(state.names) - state.n_known
-    print(f"{what}; {state.n_known} known and {new} new categories")
+    show_line(f"{what}; {state.n_known} known and {new} new categories")

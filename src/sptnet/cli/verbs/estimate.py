@@ -7,19 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone, source_settings
+from sptnet.cli.output import show_line
 
 if TYPE_CHECKING:
     from sptnet.inference.count_categories import RunCount
 
 
 def estimate(
-    recipe: Annotated[str, typer.Argument(help="A recipe of the package or a TOML file, for data and backbone.")] = (
-        "sptnet"
-    ),
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help="A recipe of the package or a TOML file, for data and backbone.", autocompletion=completion.recipes
+        ),
+    ] = ("sptnet"),
     data: Annotated[Path | None, typer.Option(help="Folder of images; sub-folders name known categories.")] = None,
     labels: Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")] = None,
-    source: Annotated[str | None, typer.Option(help="A benchmark by name, if --data holds one.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="A benchmark by name, if --data holds one.", autocompletion=completion.benchmarks)
+    ] = None,
     settings: SETTING = None,
     least: Annotated[int | None, typer.Option("--min", help="Smallest count to try; the known ones.")] = None,
     most: Annotated[int | None, typer.Option("--max", help="Largest count to try; 1000 or images / 4.")] = None,
@@ -55,7 +62,7 @@ def estimate(
     if plot is not None:
         world().do_first(lambda: plot_count(count.estimate, plot, count.n_known, count.truth))
     if as_json:
-        print(json.dumps({**asdict(count.estimate), "n_known": count.n_known, "truth": count.truth}))
+        show_line(json.dumps({**asdict(count.estimate), "n_known": count.n_known, "truth": count.truth}))
     else:
         _show(count, plot)
 
@@ -77,7 +84,7 @@ def _show(count: "RunCount", plot: Path | None) -> None:
     print_table("counts tried", ["categories", "labelled accuracy", "silhouette", "inertia", "score"], rows)
     low, high = estimate.interval
     known = f"{count.n_known} known" + ("" if count.truth is None else f", {count.truth} in truth")
-    print(f"about {estimate.n_categories} categories ({low} to {high} are plausible); {known}")
-    print(f"train with: --set n_categories={estimate.n_categories}")
+    show_line(f"about {estimate.n_categories} categories ({low} to {high} are plausible); {known}")
+    show_line(f"train with: --set n_categories={estimate.n_categories}")
     if plot is not None:
-        print(f"plot: {plot}")
+        show_line(f"plot: {plot}")

@@ -6,20 +6,34 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli import completion
+from sptnet.cli.output import show_line
+
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A finished run, or a model directory together with --data.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="A finished run, or a model directory together with --data.", autocompletion=completion.runs
+        ),
+    ],
     data: Annotated[
         Path | None, typer.Option(help="Score this folder of category sub-folders instead of the run's own images.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="--data holds this benchmark (cub, cars, ...): score its published split.")
+        str | None,
+        typer.Option(
+            help="--data holds this benchmark (cub, cars, ...): score its published split.",
+            autocompletion=completion.benchmarks,
+        ),
     ] = None,
     max_unreadable: Annotated[
         float, typer.Option(min=0, max=1, help="Share of unreadable images of --data that is still skipped.")
     ] = 0.01,
     no_prompts: Annotated[bool, typer.Option("--no-prompts", help="Leave the learned prompts out.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.devices)
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Score a model: All/Old/New accuracy in all variants, NMI and ARI."""
@@ -28,4 +42,4 @@ def evaluate(
     from sptnet.results.run_folder import finite
 
     scores = score_model(run, data, source, max_unreadable, not no_prompts, device)
-    print(json.dumps(finite(scores))) if as_json else print_scores(scores)
+    show_line(json.dumps(finite(scores))) if as_json else print_scores(scores)

@@ -5,9 +5,17 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli import completion
+from sptnet.cli.output import show_line
+
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A finished run; for the model itself also a model directory.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            help="A finished run; for the model itself also a model directory.", autocompletion=completion.runs
+        ),
+    ],
     to: Annotated[Path, typer.Option(help="The file or folder to write.")],
     form: Annotated[
         str,
@@ -15,22 +23,24 @@ def export(
             "--as",
             help="csv, json or coco: one file; links or copies: a folder of images per category; imagefolder: "
             "copies for the library datasets; torch or onnx: the model itself.",
+            autocompletion=completion.export_forms,
         ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
 ) -> None:
     """Write the categories of a run, as edited, or its model for other programs. Your images are only read."""
     from sptnet.errors import Misuse
-    from sptnet.inference.export_model import MODEL_FORMS, export_model
-    from sptnet.results.export.files import FORMS, export_run
+    from sptnet.results.export.files import FORMS, MODEL_FORMS, export_run
 
     if form in MODEL_FORMS:
+        from sptnet.inference.export_model import export_model
+
         card = export_model(run, to, form, overwrite)
-        print(f"wrote the model of {len(card.categories)} categories: {to}")
+        show_line(f"wrote the model of {len(card.categories)} categories: {to}")
         return
     if form not in FORMS:
         raise Misuse(f"there is no export as {form}. Choose from: {', '.join((*FORMS, *MODEL_FORMS))}.")
     result = export_run(run, to, form, overwrite)
     kept = result.category[result.category >= 0]
     dropped = f" ({len(result) - len(kept):,} dropped)" if len(kept) < len(result) else ""
-    print(f"wrote {len(kept):,} images in {len(set(kept.tolist()))} categories{dropped}: {to}")
+    show_line(f"wrote {len(kept):,} images in {len(set(kept.tolist()))} categories{dropped}: {to}")

@@ -5,12 +5,17 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.flags import flags_of, with_flags
+from sptnet.cli.output import show_line
 
 
 def figures(
     context: typer.Context,
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Finished runs, shown side by side.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="Finished runs, shown side by side.", autocompletion=completion.runs),
+    ],
     out: Annotated[Path, typer.Option(help="The folder to write PNG and PDF files in.")] = Path("figures"),
     only: Annotated[str, typer.Option(help="Some of tsne,attention,prompts,accuracy; all if not given.")] = "",
     image: Annotated[
@@ -28,7 +33,9 @@ def figures(
         float | None,
         typer.Option(help="Share of the patches shown in red; 0.1 for the class token and 0.6 for a patch by default."),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.devices)
+    ] = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace figures of the same names.")] = False,
 ) -> None:
     """Draw runs for a paper: t-SNE, attention maps, prompts, accuracy against a setting. Runs are only read."""
@@ -44,6 +51,6 @@ def figures(
     )
     written = write_figures(runs, out, options, choose_compute(device), overwrite)
     for file in written.files:
-        print(file)
+        show_line(str(file))
     for reason in written.left_out:
-        print(f"left out: {with_flags(reason, flags_of(context.command))}")
+        show_line(f"left out: {with_flags(reason, flags_of(context.command))}")

@@ -1,10 +1,12 @@
 """`sptnet import`."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from sptnet.cli.output import show_line
+from sptnet.runtime.text import shell_word
 
 
 def import_(
@@ -36,15 +38,17 @@ def import_(
     categories, n_known = name_categories(read_names(names) if names else (), known, model.head.n_categories)
     save_model(out.resolve(), model, ModelCard(categories, n_known, prompt, crop_ratio=0.875))
     vit = model.backbone
-    print(
+    show_line(
         f"{file}: {TITLES[checkpoint.kind]}, {len(categories)} categories ({n_known} known), {vit.name}, images of "
         f"{vit.pixels.image_size} px, {_in_words(prompt)}"
     )
     if known is None and n_known == 0:
-        print("the file does not say which categories were known; Old and New need --known N, in a folder also --names")
-    print(f"wrote {out}. Use it with:")
-    print(f"  sptnet predict {shlex.quote(str(out))} IMAGES")
-    print(f"  sptnet evaluate {shlex.quote(str(out))} --data DIR")
+        show_line(
+            "the file does not say which categories were known; Old and New need --known N, in a folder also --names"
+        )
+    show_line(f"wrote {out}. Use it with:")
+    show_line(f"  sptnet predict {shell_word(str(out))} IMAGES")
+    show_line(f"  sptnet evaluate {shell_word(str(out))} --data DIR")
 
 
 def _in_words(prompt: Any) -> str:

@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sptnet.cli import completion
+from sptnet.cli.output import show_line, show_text
+from sptnet.runtime.text import shell_word
+
 if TYPE_CHECKING:
     from sptnet.config.recipe_table import RecipeEntry
 
 app = typer.Typer(help="List, show and copy the recipes of the package.", no_args_is_help=True)
 
-NAME = Annotated[str, typer.Argument(help="A recipe of the package.")]
+NAME = Annotated[str, typer.Argument(help="A recipe of the package.", autocompletion=completion.recipes)]
 
 
 @app.command("list")
 def list_(
-    folder: Annotated[str | None, typer.Argument(help="Only the recipes of this folder, such as cub.")] = None,
+    folder: Annotated[
+        str | None,
+        typer.Argument(help="Only the recipes of this folder, such as cub.", autocompletion=completion.recipe_folders),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List all recipes with data set, method, published accuracy (All / Old / New) and a summary."""
@@ -25,12 +32,12 @@ def list_(
 
     entries = recipe_table(folder)
     if as_json:
-        print(json.dumps([asdict(entry) for entry in entries], indent=1))
+        show_text(json.dumps([asdict(entry) for entry in entries], indent=1))
         return
     rows = [["name", "data set", "method", "All", "Old", "New", "what it does"], *map(_row, entries)]
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
     for row in rows:
-        print("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
+        show_line("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]))
 
 
 def _row(entry: "RecipeEntry") -> list[str]:
@@ -48,16 +55,16 @@ def show(
     """Print a recipe."""
     from sptnet.config.recipes import load_recipe, recipe_text, to_toml
 
-    print(to_toml(load_recipe(name)) if full else recipe_text(name), end="")
+    show_text(to_toml(load_recipe(name)) if full else recipe_text(name))
 
 
 @app.command()
 def copy(name: NAME, file: Annotated[Path, typer.Argument(help="File to write.")]) -> None:
     """Copy a recipe to a file, to change it."""
     from sptnet.config.recipes import recipe_text
-    from sptnet.runtime.files import check_new_file
+    from sptnet.runtime.files import check_new_file, write_text_atomically
 
     check_new_file(file, "file")
     text = recipe_text(name)
-    file.write_text(text, encoding="utf-8")
-    print(f"wrote {file}; use it with: sptnet train {file} --data DIR --out RUN")
+    write_text_atomically(file, text)
+    show_line(f"wrote {file}; use it with: sptnet train {shell_word(str(file))} --data DIR --out RUN")

@@ -5,9 +5,12 @@ from typing import Annotated
 
 import typer
 
+from sptnet.cli import completion
+from sptnet.cli.output import show_line
+
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A finished run.")],
+    run: Annotated[Path, typer.Argument(help="A finished run.", autocompletion=completion.runs)],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="The page to write; report.html in the run.")] = None,
     open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
     without_model: Annotated[
@@ -21,6 +24,6 @@ def report(
 
     page = write_report(run, out, model_pictures=not without_model).page
     assert page is not None
-    print(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB)")
+    show_line(f"wrote {page} ({page.stat().st_size / 1e6:.1f} MB)")
     if open_it and not webbrowser.open(page.absolute().as_uri()):
-        print("no browser was found. Open the page by hand.")
+        show_line("no browser was found. Open the page by hand.")

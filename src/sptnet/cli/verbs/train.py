@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sptnet.cli import completion
 from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone, source_settings
 from sptnet.cli.stopping import resumable
 
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
 def train(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe of the package (see `sptnet recipes list`) or a TOML file.")
+        str | None,
+        typer.Argument(
+            help="A recipe of the package (see `sptnet recipes list`) or a TOML file.",
+            autocompletion=completion.recipes,
+        ),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of images; sub-folders name known categories.")] = None,
     labels: Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")] = None,
@@ -23,7 +28,10 @@ def train(
     settings: SETTING = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     start_from: Annotated[
-        Path | None, typer.Option(help="A finished run to build on: SimGCD for SPTNet, GCD for muGCD.")
+        Path | None,
+        typer.Option(
+            help="A finished run to build on: SimGCD for SPTNet, GCD for muGCD.", autocompletion=completion.runs
+        ),
     ] = None,
     backbone: BACKBONE = None,
     weights: WEIGHTS = None,
@@ -81,6 +89,8 @@ def _run(config: "Config", out: Path, resume: bool, overwrite: bool) -> None:
     folder = RunFolder(out)
     if not resume:
         folder.check_new(overwrite)
+    else:
+        folder.check_free()
     experiment = Experiment(config, folder)
     with resumable("train", out):
         scores = experiment.run(resume, overwrite, ["sptnet", *sys.argv[1:]])

@@ -1,7 +1,6 @@
 """Download archives of benchmark data sets, verify their checksums and unpack them."""
 
 import hashlib
-import os
 import socket
 import tarfile
 import zlib
@@ -15,7 +14,9 @@ from urllib.error import HTTPError
 from urllib.parse import urlparse
 from urllib.request import urlopen
 
-from sptnet.errors import Failure
+from sptnet.errors import Failure, SptnetError
+from sptnet.runtime.disk import disk_problems
+from sptnet.runtime.files import write_atomically
 from sptnet.runtime.progress import bar, say
 
 SECONDS_OF_SILENCE = 30
@@ -46,23 +47,27 @@ class Archive:
             raise Failure(f"{file} could not be unpacked ({_reason(error)}). Unpack it by hand in {folder}.") from error
 
     def _fetch(self, file: Path) -> None:
-        part = file.with_name(file.name + ".part")
-        with _connection_problems(self.url, f"as {file}"), urlopen(self.url, timeout=SECONDS_OF_SILENCE) as response:
-            length = int(response.headers.get("Content-Length") or 0)
-            with part.open("wb") as stream, bar(f"fetching {file.name}", length) as update:
-                _copy(response, stream, update)
-        if part.stat().st_size < length:
-            raise Failure(
-                f"{self.url} broke off after {part.stat().st_size:,} of {length:,} bytes. "
-                f"Try again, or fetch it by hand as {file}."
-            )
-        if _md5(part) != self.md5:
-            part.unlink()
-            raise Failure(
-                f"what came from {self.url} is not the file that was expected: its checksum differs. "
-                f"Try again, or fetch it by hand as {file}."
-            )
-        os.replace(part, file)
+        def fetch(part: Path) -> None:
+            with (
+                _connection_problems(self.url, f"as {file}"),
+                urlopen(self.url, timeout=SECONDS_OF_SILENCE) as response,
+                disk_problems(file),
+            ):
+                length = int(response.headers.get("Content-Length") or 0)
+                with part.open("wb") as stream, bar(f"fetching {file.name}", length) as update:
+                    _copy(response, stream, update)
+            if part.stat().st_size < length:
+                raise Failure(
+                    f"{self.url} broke off after {part.stat().st_size:,} of {length:,} bytes. "
+                    f"Try again, or fetch it by hand as {file}."
+                )
+            if _md5(part) != self.md5:
+                raise Failure(
+                    f"what came from {self.url} is not the file that was expected: its checksum differs. "
+                    f"Try again, or fetch it by hand as {file}."
+                )
+
+        write_atomically(file, fetch)
 
 
 def from_torchvision(name: str, url: str, **options: str) -> Callable[[Path], None]:
@@ -90,6 +95,8 @@ def from_torchvision(name: str, url: str, **options: str) -> Callable[[Path], No
 def _connection_problems(url: str, by_hand: str) -> Iterator[None]:
     try:
         yield
+    except SptnetError:
+        raise
     except (OSError, RuntimeError, HTTPException, EOFError, tarfile.TarError, zlib.error) as error:
         if isinstance(error, HTTPError):
             error.close()  # an HTTPError keeps the connection open

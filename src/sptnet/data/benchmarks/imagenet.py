@@ -1,6 +1,5 @@
 """ImageNet-1K and its subset ImageNet-100."""
 
-import csv
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 from sptnet.data.benchmarks.base import Benchmark, Expected, exactly, in_thousands
 from sptnet.data.benchmarks.layout import ListedImage, Tree, image_set_of
 from sptnet.data.image_set import ImageSet
+from sptnet.runtime.readers import read_csv
 from sptnet.runtime.text import printable
 
 SOLUTION = "LOC_val_solution.csv"
@@ -52,12 +52,8 @@ def _flat_val(tree: Tree, folder: Path) -> Iterator[tuple[str, str]]:
     file = next((path / SOLUTION for path in (folder, tree.root) if (path / SOLUTION).is_file()), None)
     if file is None:
         raise tree.incomplete(f"{tree.root / 'val'} has no synset folders, and there is no {SOLUTION} to sort it by")
-    try:
-        with file.open(encoding="utf-8", newline="") as stream:
-            rows = list(csv.DictReader(stream))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise tree.incomplete(f"{file} is not a CSV file") from error
-    for row in rows:
+    again, says = f"Fetch it again: {tree.where}", "is not a CSV file"
+    for row in read_csv(file, again, says=says, errors="strict", strict=False).rows:
         words = (row.get("PredictionString") or "").split()
         if not row.get("ImageId") or not words:
             raise tree.incomplete(f"{file} has a damaged line, {printable(','.join(map(str, row.values())))!r}")

@@ -11,6 +11,7 @@ import numpy as np
 from sptnet.data.image_file import IMAGE_SUFFIXES
 from sptnet.data.image_set import ImageSet
 from sptnet.errors import Failure, Misuse
+from sptnet.runtime.readers import read_text
 from sptnet.runtime.text import count, first_three, printable
 
 
@@ -53,11 +54,9 @@ class Tree:
     def lines(self, name: str) -> list[str]:
         """Return the stripped lines of a text file without empty ones."""
         path = self.file(name)
-        try:
-            with path.open(encoding="utf-8") as stream:
-                return [line.strip() for line in stream if line.strip()]
-        except UnicodeDecodeError as error:
-            raise self.incomplete(f"{path} is not a text file") from error
+        again, says = f"Fetch it again: {self.where}", "is not a text file"
+        lines = read_text(path, again, says=says, limit=None).split("\n")
+        return [line.strip() for line in lines if line.strip()]
 
     def pairs(self, name: str) -> list[tuple[str, str]]:
         """Return the first word and the rest of every line of a text file."""

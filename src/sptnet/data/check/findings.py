@@ -56,23 +56,12 @@ def _labels(check: FolderCheck) -> Iterator[Finding]:
             "no training image has a label, so the images can only be clustered. To have categories recognised, sort "
             "some images into one sub-folder per category, or give a labels file.",
         )
-    elif check.unsorted == 0 and check.labels_are_given:
-        yield Finding(
-            "nothing unsorted",
-            "every readable training image has a label, so there is nothing to discover. Add images without one.",
-            stops=True,
-        )
-    elif check.unsorted == 0:
-        yield Finding(
-            "nothing unsorted",
-            "every image is sorted, so there is nothing to discover. Put unsorted images beside the category "
-            "folders or, for an experiment, name the known classes with `data.known_classes=5`.",
-        )
     if len(labelled) == 1:
         yield Finding(
             "one category",
-            f"only the category {printable(labelled[0].name)} has labels, so the number of categories cannot be "
-            "estimated. Label a second category, or give the number yourself with `n_categories=N`.",
+            f"only the category {printable(labelled[0].name)} has labels, so they show neither how categories differ "
+            "nor how fine they are: the images are clustered, and their number is a guess. Label a second category, or "
+            "give the number with `n_categories=N`.",
         )
 
 

@@ -12,7 +12,7 @@ from jaxtyping import UInt8
 from sptnet.config import DataSettings
 from sptnet.data.check.duplicates import SIDE, DuplicateGroup, same_bytes, same_look, thumbnail
 from sptnet.data.folder import read_folder
-from sptnet.data.image_file import UnreadableImage, read_reduced
+from sptnet.data.image_file import UnreadableImage, decoded
 from sptnet.data.image_set import UNKNOWN, ImageSet
 from sptnet.data.listing import list_folder
 from sptnet.data.readable import in_threads
@@ -91,9 +91,12 @@ def check_folder(
     unlabelled: str = "unlabelled",
     max_unreadable: float = DataSettings().max_unreadable,
     track: Callable[[str], Callable[..., Iterable[Any]]] = tracker,
+    folder_labels: bool = True,
+    device: str = "auto",
+    precision: str = "auto",
 ) -> FolderCheck:
     """Read every image of the folder once and collect everything that may impair training."""
-    whole = read_folder(folder, labels_file, unlabelled, tell=lambda message: None)
+    whole = read_folder(folder, labels_file, unlabelled, lambda message: None, folder_labels)
     listing = list_folder(Path(folder))
     paths = [source for source in whole.sources if isinstance(source, Path)]
     read: list[_ImageFacts | UnreadableImage] = list(
@@ -107,7 +110,7 @@ def check_folder(
     thumbnails = np.stack([image.thumbnail for image in images]) if images else np.empty((0, SIDE, SIDE, 3), np.uint8)
     alike = same_look(thumbnails, exact)
     describe = partial(_describe, image_set)
-    compute = choose_compute()
+    compute = choose_compute(device, precision)
     return FolderCheck(
         folder=str(folder),
         images=len(whole),
@@ -133,10 +136,11 @@ def check_folder(
 
 def _read_facts(path: Path, name: str) -> _ImageFacts | UnreadableImage:
     try:
-        image, (width, height) = read_reduced(path, name, least=_REDUCED_SIDE)
+        with decoded(path, name, least=_REDUCED_SIDE) as (image, (width, height)):
+            small = thumbnail(image)
     except UnreadableImage as problem:
         return problem
-    return _ImageFacts(width, height, path.stat().st_size, thumbnail(image))
+    return _ImageFacts(width, height, path.stat().st_size, small)
 
 
 def _ids(

@@ -10,6 +10,7 @@ from sptnet.data.heic import skipped_message
 from sptnet.data.listing import readable_suffixes, walk
 from sptnet.errors import Misuse
 from sptnet.runtime.progress import Say, counted, say
+from sptnet.runtime.readers import reading
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,13 @@ def _iterate(paths: Sequence[Path], list_file: Path | None, heic: list[Path]) ->
         else:
             files.add(path)
     if list_file is not None:
-        with list_file.open("rb") as lines:
-            yield from (Path(os.fsdecode(line.rstrip(b"\r\n"))) for line in lines if line.strip())
+        way_out = "Give a text file with one path per line."
+        with reading(list_file, way_out, Misuse), list_file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if b"\0" in line:
+                    raise ValueError(f"line {number} is no path")
+                if line.strip():
+                    yield Path(os.fsdecode(line.rstrip(b"\r\n")))
 
 
 def _contains(folder: Path, image: Path, readable: frozenset[str]) -> bool:

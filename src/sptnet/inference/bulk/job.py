@@ -6,19 +6,22 @@ one to arrive writes it.
 
 import hashlib
 import json
-import os
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
 from sptnet.inference.bulk.image_list import ImageList
-from sptnet.model.model_folder import DESCRIPTION, find_model_folder
+from sptnet.model.description import CalibratorShape, read_description
+from sptnet.model.model_path import DESCRIPTION, find_model_folder
 from sptnet.results.edits.log import as_dict, in_force, read_edits
-from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.files import is_temporary, make_folder, sweep, write_text_atomically
+from sptnet.runtime.readers import FileShape, read_json
 from sptnet.runtime.text import printable
-from sptnet.runtime.torchrun import Rank
 
 JOB = "parts.json"
+EARLIER_TEMPORARY = re.compile(r"parts-\d+\.json(\.part)?")
+"""Names that version 0.1.0 wrote the description under first."""
 TITLES = {
     "model": "the model",
     "calibrator": "the calibration of the model",
@@ -47,9 +50,21 @@ class Job:
     """Calibration from model.json; None if there is none."""
 
 
+class JobShape(FileShape):
+    """parts.json."""
+
+    model: str
+    edits: str | None
+    images: int
+    names: str
+    part_size: int
+    features: bool = False
+    calibrator: CalibratorShape | None = None
+
+
 def describe_job(run: Path, images: ImageList, part_size: int, features: bool = False) -> Job:
     """Describe a job by its model, the edits of the run, the images and the options."""
-    description = json.loads((find_model_folder(run) / DESCRIPTION).read_text(encoding="utf-8"))
+    description = read_description(find_model_folder(run) / DESCRIPTION)
     edits = [as_dict(edit) for edit in in_force(read_edits(run))]
     return Job(
         model=description["sha256"],
@@ -62,31 +77,29 @@ def describe_job(run: Path, images: ImageList, part_size: int, features: bool = 
     )
 
 
-def open_folder(folder: Path, job: Job, rank: Rank) -> None:
+def open_folder(folder: Path, job: Job) -> None:
     """Create the folder with the description of the job, or check that it holds parts of the same job."""
     if folder.exists() and not folder.is_dir():
         raise Misuse(f"{folder} is a file, not a folder. Give a folder with `parts`.")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     existing = sorted(path.name for path in folder.iterdir())
     file = folder / JOB
     if not file.exists():  # checked after listing: this file is written before any part
-        strangers = [name for name in existing if not name.startswith("parts-")]
+        strangers = [name for name in existing if not is_temporary(name) and not EARLIER_TEMPORARY.fullmatch(name)]
         if strangers:
             raise Misuse(
                 f"{folder} holds {printable(strangers[0])} but no {JOB}. Give an empty folder with `parts`, or one "
                 "that does not exist yet."
             )
-        own = folder / f"parts-{rank.rank}.json"  # several processes may write at once, all the same content
-        write_text_atomically(own, json.dumps(asdict(job), indent=1) + "\n")
-        os.replace(own, file)
-    try:
-        earlier = Job(**json.loads(file.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
-        raise Failure(f"{file} is damaged ({error}). Give another folder with `parts`, or remove this one.") from error
-    before, now = asdict(earlier), asdict(job)
+        # Several processes may write at once, all the same content.
+        write_text_atomically(file, json.dumps(asdict(job), indent=1) + "\n")
+    way_out = "Give another folder with `parts`, or remove this one."
+    before, now = read_json(file, way_out, JobShape), asdict(job)
+    before = {field.name: field.default for field in fields(Job)} | before
     changes = [title for key, title in TITLES.items() if before[key] != now[key]]
     if changes:
         raise Misuse(
             f"{folder} holds parts of another job, which differs in: {', '.join(changes)}. Give all as before, or "
             "another folder with `parts`."
         )
+    sweep(folder)

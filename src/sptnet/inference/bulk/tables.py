@@ -21,12 +21,15 @@ from sptnet.inference.bulk.file_batches import predict_batches
 from sptnet.inference.features import Outputs
 from sptnet.inference.predictor import Predictor
 from sptnet.results.edits.names import EditedNames
-from sptnet.results.predictions import COLUMNS, prediction_rows, write_features
-from sptnet.runtime.files import write_csv_atomically
+from sptnet.results.predictions import COLUMNS, prediction_rows, rows_for_people, write_features
+from sptnet.runtime.files import make_folder, write_csv_atomically
 from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.progress import Bar, bar, say, tracker
-from sptnet.runtime.text import printable
+from sptnet.runtime.text import for_spreadsheet, printable
 from sptnet.runtime.torchrun import Rank
+
+MOST_SHOWN = 10
+"""Unreadable images that are named on stderr, if a file lists them all."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,13 @@ class NamedPredictor:
     """Write the features of each part beside its table."""
 
     def rows(self, images: Iterable[Path | str], outputs: Outputs) -> Iterator[list[str]]:
-        """Yield a table row per image."""
+        """Yield a table row per image, with names that no spreadsheet takes for a formula."""
         categories, names, n_known = outputs.categories, self.predictor.categories, self.predictor.n_known
         certainty = self.predictor.probabilities(outputs).max(1)
         if self.edited is not None:
             categories, certainty = self.edited.assign(categories, certainty, outputs.unit_features)
             names, n_known = self.edited.names, self.edited.n_known
-        return prediction_rows(images, categories, certainty, names, n_known)
+        return rows_for_people(prediction_rows(images, categories, certainty, names, n_known))
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ def features_file(table: Path) -> Path:
     return table.with_suffix(".safetensors")
 
 
+def unreadable_file(table: Path) -> Path:
+    """Path of the list of unreadable images beside a table."""
+    return table.with_suffix(".unreadable.csv")
+
+
 def part_file(folder: Path, number: int) -> Path:
     """Path of the table of a part."""
     return folder / f"part-{number:05d}.csv"
@@ -69,13 +77,18 @@ def part_file(folder: Path, number: int) -> Path:
 def write_table(named: NamedPredictor, paths: Sequence[str], out: Path | TextIO, max_unreadable: float) -> None:
     """Write one table for all images to a file or a text stream, after every image has been predicted."""
     if isinstance(out, Path):
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(out.parent)
     image_set, unreadable = drop_unreadable(_as_image_set(paths), max_unreadable, tracker("reading images"))
-    for problem in unreadable:
+    shown = unreadable[:MOST_SHOWN] if isinstance(out, Path) else unreadable
+    for problem in shown:
         say(f"skipped {printable(problem.name)}: {problem.reason}")
     rows = list(named.rows(image_set.ids, named.predictor.outputs(image_set.sources)))
     if isinstance(out, Path):
+        if unreadable:
+            write_unreadable(unreadable_file(out), unreadable)
         write_csv_atomically(out, COLUMNS, rows, errors="surrogateescape")
+        if unreadable:
+            say(f"skipped {len(unreadable):,} unreadable of {len(paths):,} images: {unreadable_file(out)}")
         say(f"sorted {len(image_set)} images into {len({category for _, category, *_ in rows})} categories: {out}")
     else:
         csv.writer(out).writerows([COLUMNS, *rows])
@@ -134,10 +147,11 @@ def write_part(
             update(done)
         refusal = too_many_unreadable(problems, len(files), max_unreadable)
         if refusal is not None and max_unreadable < 1:
-            raise Failure(f"{to.name}: {refusal} With `max_unreadable=1` all such images are skipped.")
-        write_unreadable(to.with_suffix(".unreadable.csv"), problems)
+            skip = " Or skip them with `data.max_unreadable=1`." if len(problems) == len(files) else ""
+            raise Failure(f"{to.name}: {refusal}{skip}")
+        write_unreadable(unreadable_file(to), problems)
         if named.with_features:
-            write_features(features_file(to), torch.cat(features))
+            write_features(features_file(to), torch.cat(features).float().numpy())
 
     write_csv_atomically(to, COLUMNS, rows(), errors="surrogateescape")
     return problems
@@ -149,5 +163,5 @@ def write_unreadable(path: Path, problems: Sequence[UnreadableImage]) -> None:
         path.unlink(missing_ok=True)
         return
 
-    rows = ([problem.name, problem.reason] for problem in problems)
+    rows = ([for_spreadsheet(problem.name), for_spreadsheet(problem.reason)] for problem in problems)
     write_csv_atomically(path, ("image", "reason"), rows, errors="surrogateescape")

@@ -1,14 +1,20 @@
 """The runs that figures are made of, each with a short label."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sptnet.config import Config
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
 from sptnet.results.run_folder import RunFolder
+from sptnet.runtime.readers import FileShape, read_json, reading
 from sptnet.runtime.text import printable
+
+
+class KnownClassesShape(FileShape):
+    """The known classes in split.json."""
+
+    known_classes: list[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +33,13 @@ class ChosenRun:
     def known_classes(self) -> tuple[str, ...]:
         """Read the known classes from the split file."""
         file: Path = self.folder.split_file
-        try:
-            return tuple(json.loads(file.read_text(encoding="utf-8", errors="surrogatepass"))["known_classes"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            command = f"`train(resume=True, out={str(self.path)!r})`"
-            raise Failure(f"{file} is missing or damaged ({error}). Write it again with: {command}") from error
+        way_out = f"Write it again with: `train(resume=True, out={str(self.path)!r})`"
+        says, errors = "is missing or damaged", "surrogatepass"
+        with reading(file, way_out, says=says):
+            if not file.is_file():
+                raise ValueError("there is no such file")
+            content = read_json(file, way_out, KnownClassesShape, says=says, limit=None, errors=errors)
+        return tuple(content["known_classes"])
 
 
 def choose_runs(paths: Sequence[Path]) -> list[ChosenRun]:

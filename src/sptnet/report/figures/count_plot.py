@@ -1,12 +1,13 @@
 """Plot of the curve of an estimated number of categories."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from sptnet.clustering.count import CountEstimate
 from sptnet.errors import Misuse
 from sptnet.report.count_curve import curve_lines, estimate_in_words
-from sptnet.runtime.files import check_new_file
+from sptnet.runtime.files import check_new_file, make_folder, write_atomically
 
 
 def check_picture_name(path: Path) -> None:
@@ -37,5 +38,5 @@ def plot_count(estimate: CountEstimate, path: Path, n_known: int, truth: int | N
     axes.set_xlabel("number of categories")
     axes.set_title(f"{estimate_in_words(asdict(estimate))} (method {estimate.method})")
     axes.legend(fontsize="small")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    make_folder(path.parent)
+    write_atomically(path, partial(figure.savefig, dpi=150))

@@ -44,8 +44,14 @@ class Confusion:
 
     def images(self) -> set[int]:
         """Return the positions of all images in cells."""
-        cells = [cell for _, _, row in self.rows for cell in row] + list(self.pairs)
-        return {image for cell in cells for image in cell.images}
+        return {image for cell in self._cells() for image in cell.images}
+
+    def truths(self) -> dict[str, int]:
+        """Number the true classes of the cells."""
+        return {name: i for i, name in enumerate(dict.fromkeys(cell.truth for cell in self._cells()))}
+
+    def _cells(self) -> list[Cell]:
+        return [cell for _, _, row in self.rows for cell in row] + list(self.pairs)
 
 
 def confusion(result: RunResult) -> Confusion | None:

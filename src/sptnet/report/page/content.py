@@ -1,6 +1,6 @@
 """Data for the script of the page, as JSON values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sptnet.report.page.image_map import ImageMap
@@ -23,11 +23,12 @@ def page_data(
     images: Sequence[int],
     on_map: ImageMap,
     expected: Sequence[float | None] | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return categories in display order, with their images by number on the page.
 
     Names that are not printable also have a printable form under `shown`. `expected` is the expected share of right
-    images per category.
+    images per category, `facts` are further columns about the images.
     """
     number = {image: i for i, image in enumerate(images)}
     position = {id_: i for i, id_ in enumerate(result.ids)}
@@ -52,6 +53,7 @@ def page_data(
             "nearest": None if category.nearest_known is None else shown_at[category.nearest_known],
             "doubtful": len(category.doubtful),
             "confirmed": sum(result.ids[i] in result.confirmed for i in members[index]),
+            "labels": sum(result.part[i] == "labelled" for i in members[index]),
             "representatives": [number[i] for id_ in category.representatives if (i := position[id_]) in number],
             "members": [number[i] for i in members[index] if i in number],
         }
@@ -64,6 +66,7 @@ def page_data(
             "certainty": [round(float(result.certainty[i]), 3) for i in images],
             "doubtful": [int(result.ids[i] in doubtful) for i in images],
             "confirmed": [int(result.ids[i] in result.confirmed) for i in images],
+            **(facts or {}),
         },
         "unsure": [number[i] for i in unsure if i in number],
         "to_check": [

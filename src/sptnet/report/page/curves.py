@@ -1,17 +1,17 @@
 """Charts of a run: estimate of the number of categories, losses, scores, reliability of the certainty."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sptnet.errors import Failure
 from sptnet.methods import NAMES
 from sptnet.metrics import calibration_bins, calibration_error, rightly_sorted
 from sptnet.report.count_curve import curve_lines, estimate_in_words
 from sptnet.report.page.chart import Chart, ChartLine
+from sptnet.results.file_shapes import EstimateShape
 from sptnet.results.run_result import RunResult
+from sptnet.runtime.readers import read_json
 
 SCORES = {"all": "All", "old": "Old", "new": "New"}
 LOSSES = {
@@ -41,19 +41,16 @@ def count_chart(file: Path) -> Chart | None:
     """Return the curve of the estimated number of categories; None if the number was given."""
     if not file.is_file():
         return None
-    try:
-        estimate = json.loads(file.read_text(encoding="utf-8"))
-        number, (low, high) = estimate["n_categories"], estimate["interval"]
-        return Chart(
-            title=estimate_in_words(estimate),
-            x_label="number of categories tried",
-            lines=tuple(ChartLine(name, tuple(points)) for name, points in curve_lines(estimate).items()),
-            mark=(number, f"estimate: {number}"),
-            band=(low, high),
-            note=f"Found by the rule called {estimate['method']}. The shaded band is the plausible range.",
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{file} is damaged ({error!r}). Move it away to write the page without that curve.") from error
+    estimate = read_json(file, "Move it away to write the page without that curve.", EstimateShape)
+    number, (low, high) = estimate["n_categories"], estimate["interval"]
+    return Chart(
+        title=estimate_in_words(estimate),
+        x_label="number of categories tried",
+        lines=tuple(ChartLine(name, tuple(points)) for name, points in curve_lines(estimate).items()),
+        mark=(number, f"estimate: {number}"),
+        band=(low, high),
+        note=f"Found by the rule called {estimate['method']}. The shaded band is the plausible range.",
+    )
 
 
 def reliability_chart(result: RunResult, is_edited: bool = False) -> Chart | None:

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from sptnet.config import Config
@@ -36,7 +36,7 @@ def run_facts(run: Path, config: Config, facts: dict[str, Any]) -> RunFacts:
         "data": data.get("name"),
         "images": ", ".join(f"{n:,} {name}" for name, n in parts.items() if n),
         "backbone": config.backbone.name + (f" at {size} pixels" if size else ""),
-        "weights": config.backbone.weights,
+        "weights": without_folders(config.backbone.weights) if config.backbone.weights else None,
         "prompts": config.prompt.kind if config.method == "sptnet" else None,
         "categories": f"{config.n_categories}",
         "seed": f"{facts.get('seed', config.seed)}",
@@ -44,25 +44,52 @@ def run_facts(run: Path, config: Config, facts: dict[str, Any]) -> RunFacts:
         "versions": ", ".join(f"{name} {number}" for name, number in facts.get("versions", {}).items()),
         "began": _moment(facts.get("started")),
         "ended": _moment(facts.get("finished")),
-        "took": duration(facts["seconds"]) if "seconds" in facts else None,
+        "took": _took(facts),
     }
     unreadable = tuple((printable(item["image"]), printable(item["reason"])) for item in data.get("unreadable", []))
+    command = [without_folders(word) for word in facts.get("command", [])]
     return RunFacts(
         rows=tuple((name, printable(value)) for name, value in rows.items() if value),
         unreadable=unreadable,
-        command=printable(shlex.join(facts.get("command", []))),
-        repeat=printable(shlex.join(["sptnet", "train", str(run.absolute() / "config.toml"), "--out", "runs/again"])),
+        command=printable(shlex.join(command)),
+        repeat=printable(shlex.join(["sptnet", "train", f"{run.absolute().name}/config.toml", "--out", "again"])),
     )
 
 
-def edit_command(run: Path) -> str:
-    """Return the command that applies the edits saved by the page."""
-    return printable(shlex.join(["sptnet", "edit", str(run.absolute()), "apply", "edits.json"]))
+def without_folders(word: str) -> str:
+    """Return a word of a command with the last part of an absolute path only, since the page is made to be shared."""
+    key, sign, value = word.rpartition("=")
+    text = value.strip("\"'")
+    path = PureWindowsPath(text) if PureWindowsPath(text).is_absolute() else PurePosixPath(text)
+    return f"{key}{sign}{path.name}" if path.is_absolute() else word
 
 
-def count_command(run: Path) -> str:
-    """Return the command that chooses another number of categories."""
-    return printable(shlex.join(["sptnet", "edit", str(run.absolute()), "count", "N"]))
+COMMANDS = {
+    "apply": ("sptnet", "edit", "{run}", "apply", "edits.json"),
+    "count": ("sptnet", "edit", "{run}", "count", "N"),
+    "renew": ("sptnet", "report", "{run}"),
+    "continue": ("sptnet", "discover", "--continue", "{run}", "--out", "{run}-2"),
+}
+"""Commands that the page shows, by name."""
+
+
+def page_commands(run: Path) -> dict[str, str]:
+    """Return the commands of the page with the name of the run's folder.
+
+    The script of the page puts the place of the folder before it if the page is opened from there.
+    """
+    name = run.absolute().name
+    return {
+        key: printable(shlex.join(word.replace("{run}", name) for word in words)) for key, words in COMMANDS.items()
+    }
+
+
+def _took(facts: dict[str, Any]) -> str | None:
+    """Return how long a run took, without the time between its parts if it was stopped and resumed."""
+    if "seconds" not in facts:
+        return None
+    parts = len(facts.get("parts", []))
+    return duration(facts["seconds"]) + (f" in {parts} parts" if parts > 1 else "")
 
 
 def _moment(text: str | None) -> str | None:

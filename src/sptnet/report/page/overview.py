@@ -70,6 +70,27 @@ def summary(result: RunResult, categories: Sequence[Category]) -> str:
     return ", ".join([*parts, *([f"{n_dropped:,} dropped"] if n_dropped else [])])
 
 
+def in_words(result: RunResult, categories: Sequence[Category], plausible: tuple[float, float] | None) -> str:
+    """Return the sentence of the page: images, categories with the plausible range of their number, doubtful images.
+
+    The script of the page writes the same sentence after edits (`drawSentence`).
+    """
+    filled = [category for category in categories if category.size]
+    n_images, n_known = sum(category.size for category in filled), sum(not category.is_new for category in filled)
+    n_doubtful, n_dropped = sum(len(category.doubtful) for category in filled), len(result) - n_images
+    between = plausible is not None and plausible[0] < plausible[1]
+    kinds = f"{n_known:,} known and {len(filled) - n_known:,} new"
+    parts = [
+        f"{n_images:,} {'image' if n_images == 1 else 'images'} in {len(filled):,} "
+        f"{'category' if len(filled) == 1 else 'categories'}"
+        + (f" ({plausible[0]:,.0f} to {plausible[1]:,.0f} are plausible)" if plausible and between else "")
+        + f": {kinds}.",
+        f"{n_doubtful:,} {'image is' if n_doubtful == 1 else 'images are'} doubtful.",
+        f"{n_dropped:,} {'was' if n_dropped == 1 else 'were'} marked as wrong.",
+    ]
+    return " ".join(parts if n_dropped else parts[:2])
+
+
 def display_order(categories: Sequence[Category]) -> list[int]:
     """Return the indices of the categories: new ones first, then by size; ties in the given order."""
     return sorted(range(len(categories)), key=lambda i: (not categories[i].is_new, -categories[i].size, i))

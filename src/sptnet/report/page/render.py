@@ -7,22 +7,31 @@ import re
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from sptnet.runtime.text import printable
 
-SCRIPTS = ("dom.js", "store.js", "cards.js", "members.js", "lists.js", "edits.js", "map.js", "attention.js", "start.js")
+SCRIPTS = (
+    *("dom.js", "store.js", "acts.js", "move.js", "lightbox.js", "gallery.js", "members.js", "cards.js", "lists.js"),
+    *("kept.js", "edits.js", "next.js", "map_view.js", "map.js", "attention.js", "start.js"),
+)
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
 
 def render(**content: Any) -> str:
     """Render the page. Texts in `content` are escaped; `data` and `pictures` become JSON."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FunctionLoader(_asset),
+    )
     environment.filters["printable"] = printable
     environment.filters["json"] = safe_json
     script = script_text()
-    return environment.from_string(_asset("template.html")).render(
+    return environment.get_template("template.html").render(
         script=Markup(script), style=Markup(_asset("report.css")), policy=policy(script), **content
     )
 

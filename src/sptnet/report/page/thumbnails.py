@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from sptnet.data.image_file import ImageSource, UnreadableImage, read_image, read_reduced
+from sptnet.data.image_file import ImageSource, UnreadableImage, decoded, read_image
 
 TINY = 16
 """Images of at most this side are stored without loss."""
@@ -28,8 +28,14 @@ class Level:
 
 
 LEVELS = tuple(
-    Level(*pair) for pair in ((112, 78), (96, 72), (96, 55), (80, 55), (64, 55), (64, 40), (48, 40), (32, 40), (24, 20))
+    Level(*pair)
+    for pair in (
+        *((256, 72), (176, 74), (112, 78), (96, 72), (96, 55), (80, 55), (64, 55), (64, 40)),
+        *((48, 40), (32, 40), (24, 20)),
+    )
 )
+LARGE, LARGE_BUDGET = 112, 6_000_000
+"""Pictures of more than this side serve to be enlarged; all of them together take no more than these bytes."""
 
 
 def thumbnails(
@@ -46,7 +52,7 @@ def thumbnails(
         for uri in _made(sources, level):
             uris.append(uri)
             on_done(len(uris))
-        if total_bytes(uris) <= budget:
+        if total_bytes(uris) <= _limit(level, budget):
             break
     return uris
 
@@ -57,9 +63,13 @@ def promising_level(sources: Sequence[ImageSource | None], budget: int) -> Level
     squares = [square for square in (_square(source, LEVELS[0].side) for source in sample) if square is not None]
     for level in LEVELS[:-1]:
         size = total_bytes([as_uri(_encoded(square, level)) for square in squares])
-        if size / max(1, len(squares)) * len(sources) <= 0.9 * budget:
+        if size / max(1, len(squares)) * len(sources) <= 0.9 * _limit(level, budget):
             return level
     return LEVELS[-1]
+
+
+def _limit(level: Level, budget: int) -> int:
+    return min(budget, LARGE_BUDGET) if level.side > LARGE else budget
 
 
 def total_bytes(uris: Sequence[str | None]) -> int:
@@ -88,19 +98,19 @@ def _square(source: ImageSource | None, side: int) -> Image.Image | None:
     if source is None:
         return None
     try:
-        image = _opened(source, side)
+        if not isinstance(source, str | Path):
+            return _centre(read_image(source), side)
+        with decoded(Path(source), str(source), 2 * side) as (image, _):
+            return _centre(image, side)
     except UnreadableImage:
         return None  # the page reports their number
+
+
+def _centre(image: Image.Image, side: int) -> Image.Image:
     short = min(image.size)
     left, top = (image.width - short) // 2, (image.height - short) // 2
     square = image.crop((left, top, left + short, top + short))
     return square if short <= side else square.resize((side, side), Image.Resampling.LANCZOS, reducing_gap=3.0)
-
-
-def _opened(source: ImageSource, side: int) -> Image.Image:
-    if isinstance(source, str | Path):
-        return read_reduced(Path(source), str(source), 2 * side)[0]
-    return read_image(source)
 
 
 def _encoded(square: Image.Image, level: Level) -> bytes:

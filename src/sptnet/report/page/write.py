@@ -1,5 +1,6 @@
 """Write the page of a finished run."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,24 +9,26 @@ from sptnet.errors import Misuse
 from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import listed_images, page_data
 from sptnet.report.page.curves import count_chart, reliability_chart, training_charts
-from sptnet.report.page.facts import count_command, edit_command, run_facts
+from sptnet.report.page.facts import COMMANDS, page_commands, run_facts
+from sptnet.report.page.image_facts import file_times, image_facts, second_choices
 from sptnet.report.page.image_map import image_map
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import LoadedModel, ModelViews, load_for_pictures, model_views
-from sptnet.report.page.overview import expectation, expected_shares, summary
+from sptnet.report.page.overview import display_order, expectation, expected_shares, in_words
 from sptnet.report.page.render import render
 from sptnet.report.page.shown_images import pictured_images
 from sptnet.report.page.thumbnails import thumbnails
+from sptnet.report.page_age import PAGE, count_edits, page_mark
 from sptnet.results.assessment import read_expectation
 from sptnet.results.categories import Category, describe_categories, labels_to_check
 from sptnet.results.counts import KeptCounts
 from sptnet.results.edits.log import Count, current, in_force, read_edits
-from sptnet.results.run_folder import RunFolder
+from sptnet.results.run_folder import EDITS, RunFolder
 from sptnet.results.run_result import RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.progress import Say, bar, say
 
-NAME = "report.html"
+NAME = PAGE
 BUDGET = 15_000_000
 LEAST_FOR_PICTURES = 1_000_000
 GENERATOR = "sptnet report"
@@ -83,34 +86,48 @@ def write_report(
     images = pictured_images(result, categories, also.union(*listed_images(result)))
     number = {image: i for i, image in enumerate(images)}
     shares = expected_shares(result, before, None if chosen else expected)  # other clusters have no expectation
-    data = page_data(result, categories, images, on_map, shares)
+    place = {index: i for i, index in enumerate(display_order(categories))}
+    truths = table.truths() if table else {}
+    second = second_choices(folder, before, result, edits)
+    columns = image_facts(result, images, place, *second, truths, file_times(sources))
+    data = page_data(result, categories, images, on_map, shares, columns)
+    chart = count_chart(folder.estimate_file)
+    plausible = None if chart is None else chart.band
     content: dict[str, Any] = {
         "generator": GENERATOR,
         "name": facts.get("data", {}).get("name") or folder.path.absolute().name,
         "expectation": opening,
         "is_calibrated": expected is not None,
-        "summary": summary(result, categories),
+        "mark": page_mark(count_edits(folder.path), model_pictures),
+        "summary": in_words(result, categories, plausible),
+        "categories": [categories[index] for index in place if categories[index].size],
         "n_to_check": len(labels_to_check(result)),
         "reliability": reliability_chart(before, bool(edits)),
         "n_images": sum(category.size for category in categories),
         "n_pictured": len(images),
         "n_on_map": len(on_map.images),
         "empty": [category.name for category in categories if category.size == 0],
-        "count_chart": count_chart(folder.estimate_file),
+        "count_chart": chart,
+        "plausible": plausible,
         "training": training_charts(metrics),
         "scores": facts.get("scores", {}).get("unlabelled"),
         "confusion": table,
         "number": number,
-        "place": {result.names.index(entry["name"]): i for i, entry in enumerate(data["categories"])},
+        "place": place,
+        "truths": truths,
         "names": result.names,
         "n_edits": len(edits),
         "counts": counts,
         "count": chosen[-1] if chosen else result.counts.n_own if isinstance(result.counts, KeptCounts) else None,
-        "count_command": count_command(folder.path),
+        "commands": page_commands(folder.path),
         "prompts": views.prompts,
         "facts": run_facts(folder.path, config, facts),
-        "edit_command": edit_command(folder.path),
-        "data": data | {"attention": [entry | {"image": number[entry["image"]]} for entry in views.attention]},
+        "data": data
+        | {
+            "attention": [entry | {"image": number[entry["image"]]} for entry in views.attention],
+            "plausible": plausible,
+            "run": _run_data(folder, target),
+        },
     }
     bare = render(**content, pictures=[], n_missing=0)
     room = max(LEAST_FOR_PICTURES, BUDGET - len(bare.encode("utf-8", "surrogatepass")) - 1_000)
@@ -120,6 +137,27 @@ def write_report(
     target.parent.mkdir(parents=True, exist_ok=True)
     write_text_atomically(target, render(**content, pictures=pictures, n_missing=n_missing))
     return Report(result, categories, opening, target)
+
+
+def _run_data(folder: RunFolder, target: Path) -> dict[str, Any]:
+    """Return what the script needs to know of the run: an id, the state of its edits, and its commands.
+
+    The id stays the same when the page is written again, and does not depend on the place of the run.
+    """
+    started = str(folder.facts().get("started", ""))
+    log = folder.path / EDITS
+    return {
+        "id": _digest(folder.predictions_file.read_bytes() + started.encode()),
+        "state": _digest(log.read_bytes() if log.is_file() else b""),
+        "edits": count_edits(folder.path),
+        "name": folder.path.absolute().name,
+        "here": target.resolve() == (folder.path / NAME).resolve(),
+        "commands": COMMANDS,
+    }
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _target(folder: RunFolder, out: str | Path | None) -> Path:

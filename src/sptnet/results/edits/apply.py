@@ -8,7 +8,6 @@ from string import ascii_lowercase
 import numpy as np
 import numpy.typing as npt
 
-from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.errors import Misuse
 from sptnet.results.edits.choose_count import apply_count
 from sptnet.results.edits.types import (
@@ -130,6 +129,8 @@ def _parts(features: npt.NDArray[np.float32], parts: int, seed: int) -> npt.NDAr
     """Return the part of each image, of shape (n,). Parts are ordered by size, then by their first image."""
     if len(np.unique(features, axis=0)) < parts:
         return np.zeros(len(features), dtype=np.int64)
+    from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans  # needs torch; other edits do not
+
     labels = SemiSupervisedKMeans(parts, random_state=seed).fit(features).labels_
     clusters, first, sizes = np.unique(labels, return_index=True, return_counts=True)
     rank = np.empty(parts, dtype=np.int64)

@@ -23,9 +23,11 @@ from sptnet.results.edits.types import (
     as_dict,
     parse_edit,
 )
-from sptnet.results.run_folder import EDITS
+from sptnet.results.run_content import EDITS
+from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult, read_result
 from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.readers import read_json, read_json_lines, read_text
 
 __all__ = [
     "EDITS",
@@ -44,6 +46,7 @@ __all__ = [
     "as_dict",
     "current",
     "in_force",
+    "new_edits_of_file",
     "parse_edit",
     "read_edits",
     "read_edits_file",
@@ -80,19 +83,21 @@ def read_edits(run_path: str | Path) -> list[Edit]:
 def read_log(run_path: str | Path) -> list[tuple[str, Edit]]:
     """Read all edits, each with the time at which it was made."""
     file = Path(run_path) / EDITS
-    log = []
-    for number, line in enumerate(_text(file).split("\n"), start=1):
-        if line:
-            try:
-                value = json.loads(line)
-                log.append((str(value["at"]), parse_edit(value)))
-            except (ValueError, KeyError, TypeError) as error:
-                raise Failure(f"line {number} of {file} is damaged ({error}). Repair or delete that line.") from error
-    return log
+    if not file.exists():
+        return []
+    return read_json_lines(file, "Repair or delete that line.", _parse_line, errors="surrogatepass")
+
+
+def _parse_line(value: Any) -> tuple[str, Edit]:
+    if not isinstance(value, dict) or not isinstance(value.get("at"), str):
+        raise ValueError("it has no time `at`")
+    return value["at"], parse_edit(value)
 
 
 def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="surrogatepass") if file.is_file() else ""
+    if not file.exists():
+        return ""
+    return read_text(file, "Make it readable.", limit=None, errors="surrogatepass")
 
 
 def current(run_path: str | Path) -> RunResult:
@@ -103,9 +108,16 @@ def current(run_path: str | Path) -> RunResult:
 def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> RunResult:
     """Add edits to the log and return the result after them. If one of them fails, none is added.
 
-    Clusterings into numbers of categories that were chosen are made and kept if they are missing.
+    Clusterings into numbers of categories that were chosen are made and kept if they are missing. Edits of several
+    processes are added one after another.
     """
-    result, log = read_result(run_path), read_edits(run_path)
+    result = read_result(run_path)
+    with RunFolder(run_path).lock_edits():
+        return _add_edits(run_path, result, edits)
+
+
+def _add_edits(run_path: str | Path, result: RunResult, edits: Sequence[Edit]) -> RunResult:
+    log = read_edits(run_path)
     state = _replayed(run_path, result, log, cluster=True)
     for number, edit in enumerate(edits, start=1):
         log.append(edit)
@@ -140,13 +152,29 @@ def _replayed(run_path: str | Path, result: RunResult, edits: Sequence[Edit], cl
 
 def read_edits_file(file: Path) -> list[Edit]:
     """Read edits that the report page saved: {"edits": [...]}, or only the list."""
+    return _read_edits_file(file)[0]
+
+
+def new_edits_of_file(run_path: str | Path, file: Path) -> tuple[list[Edit], int]:
+    """Read the edits of a file that the log of the run does not hold yet, and the number of those that it holds.
+
+    The page saves all its edits every time, with the number of edits before them under `after`. Those that follow in
+    the log at that place were applied from an earlier file, unless something was undone since.
+    """
+    edits, after = _read_edits_file(file)
+    later = read_edits(run_path)[after:] if after is not None else []
+    n = min(len(later), len(edits))
+    n_before = n if later[:n] == edits[:n] and Undo() not in later else 0
+    return edits[n_before:], n_before
+
+
+def _read_edits_file(file: Path) -> tuple[list[Edit], int | None]:
     if not file.is_file():
         raise Misuse(f"there is no file {file}. Give the JSON file of edits that the report saved.")
-    try:
-        content: Any = json.loads(file.read_text(encoding="utf-8", errors="surrogatepass"))
-    except ValueError as error:
-        raise Misuse(f"{file} is not valid JSON ({error}). Save the edits again.") from error
+    way_out, says = "Save the edits again.", "is not valid JSON"
+    content = read_json(file, way_out, error=Misuse, says=says, limit=None, errors="surrogatepass")
     edits = content.get("edits") if isinstance(content, dict) else content
     if not isinstance(edits, list) or not edits:
         raise Misuse(f'{file} holds no edits. Give JSON such as {{"edits": [{{"verb": "undo"}}]}}.')
-    return [parse_edit(edit) for edit in edits]
+    after = content.get("after") if isinstance(content, dict) else None
+    return [parse_edit(edit) for edit in edits], after if isinstance(after, int) and after >= 0 else None

@@ -12,12 +12,14 @@ from sptnet.data.load import read_image_set
 from sptnet.errors import Misuse
 from sptnet.results.edits.log import current
 from sptnet.results.export.folders import export_folder
-from sptnet.results.predictions import COLUMNS, prediction_rows
+from sptnet.results.predictions import COLUMNS, prediction_rows, rows_for_people
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult
 from sptnet.runtime.files import check_new_file, check_outside, write_csv_atomically, write_text_atomically
 
 FORMS = ("csv", "json", "links", "copies", "coco", "imagefolder")
+MODEL_FORMS = ("torch", "onnx")
+"""Forms of the model itself, which `sptnet.inference.export_model` writes."""
 
 
 def export_run(run_path: str | Path, to: str | Path, form: str, overwrite: bool = False) -> RunResult:
@@ -58,11 +60,11 @@ def export(
 
 
 def write_csv(path: Path, result: RunResult) -> None:
-    """Write one row per image, without dropped images."""
+    """Write one row per image, without dropped images; a labels file that `data.labels` reads."""
     kept = np.flatnonzero(result.category >= 0)
     ids = [result.ids[i] for i in kept]
     rows = prediction_rows(ids, result.category[kept], result.certainty[kept], result.names, result.n_known)
-    write_csv_atomically(path, COLUMNS, rows)
+    write_csv_atomically(path, COLUMNS, rows_for_people(rows))
 
 
 def as_json(result: RunResult) -> dict[str, Any]:

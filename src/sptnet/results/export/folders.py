@@ -1,26 +1,36 @@
 """Export as folders of images: one folder per category, of links or copies.
 
-An exported folder contains a list of its files, so that replacing it removes only those.
+An exported folder contains a list of its files, which marks it as an export: one with other files is not replaced.
 """
 
 import csv
 import json
 import os
+import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from sptnet.data.image_file import ImageSource, read_image
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
 from sptnet.results.run_result import RunResult
-from sptnet.runtime.files import check_new_folder, write_text_atomically
-from sptnet.runtime.text import count, first_three, printable
+from sptnet.runtime.files import check_new_folder, new_folder, sweep, write_text_atomically
+from sptnet.runtime.readers import FileShape, read_json
+from sptnet.runtime.text import count, first_three, for_spreadsheet, printable
 
 CONTENTS = ".sptnet-export.json"
+METADATA = "metadata.csv"
 LONGEST = 60
+LONGEST_BYTES = 255
+"""Longest name of a file on most file systems."""
 NOT_IN_NAMES = frozenset('/\\:*?"<>|')
+# Names of devices on Windows, also with a suffix.
+_DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$|clock\$) *(\..*)?", re.IGNORECASE)
+# Beginnings of hidden files, of options, and of formulas in metadata.csv.
+_BAD_START = tuple(".-=+@")
+_LONGEST_SUFFIX = 20
 
 
 def export_folder(
@@ -28,48 +38,43 @@ def export_folder(
 ) -> None:
     """Write the folders beside the target and rename them when complete. Only an earlier export is replaced."""
     to = to.absolute()
+    sweep(to.parent, to)  # an export that was being replaced by a killed process is put back
     check_replaceable(to, overwrite)
-    fresh = to.with_name(to.name + ".part")
-    if fresh.exists():
-        raise Misuse(f"{fresh} is in the way, left by an export that was stopped. Remove it.")
     sources = _sources(result, pixels)
     if form == "links":
         _refuse_pixels(sources)
     paths = export_paths(result, sources)
-    fresh.mkdir(parents=True)
-    try:
+    # Checked again at the end, since files may be added to the old export while the new one is written.
+    with new_folder(to, check=lambda old: _refuse_strangers(old, to)) as fresh:
         _fill(fresh, result, sources, paths, form)
-        if to.exists():
-            remove_export(to)
-        fresh.rename(to)
-    except BaseException:
-        shutil.rmtree(fresh)
-        raise
 
 
 def check_replaceable(to: Path, overwrite: bool) -> None:
     """Raise unless the folder is new or empty, or an export that `overwrite` allows to replace."""
-    strangers = sorted(set(_files(to)) - _contents(to)) if to.is_dir() and not to.is_symlink() else []
-    check_new_folder(to, "an export", strangers, "to", overwrite)
+    check_new_folder(to, "an export", _strangers(to), "to", overwrite)
 
 
-def remove_export(to: Path) -> None:
-    """Remove the files of an export, and its folders."""
-    for name in _files(to):
-        (to / name).unlink()
-    for folder, _, _ in os.walk(to, topdown=False):
-        Path(folder).rmdir()
+def _refuse_strangers(old: Path, to: Path) -> None:
+    check_new_folder(to, "an export", _strangers(old), "to", overwrite=True)
+
+
+def _strangers(to: Path) -> list[str]:
+    """Return the files below a folder that its list does not name."""
+    return sorted(set(_files(to)) - _contents(to)) if to.is_dir() and not to.is_symlink() else []
+
+
+class ContentsShape(FileShape):
+    """The list of the files of an export."""
+
+    files: list[str]
 
 
 def _contents(to: Path) -> set[str]:
     file = to / CONTENTS
     if not file.is_file():
         return set()
-    try:
-        files = json.loads(file.read_text(encoding="utf-8"))["files"]
-        return {CONTENTS, *map(str, files)}
-    except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{file} is damaged ({error}). Remove {to} yourself, or give another `to`.") from error
+    way_out = f"Remove {to} yourself, or give another `to`."
+    return {CONTENTS, *read_json(file, way_out, ContentsShape, limit=None, errors="surrogatepass")["files"]}
 
 
 def _files(to: Path) -> list[str]:
@@ -106,8 +111,7 @@ def _refuse_pixels(sources: Mapping[int, tuple[str, ImageSource]]) -> None:
 
 def export_paths(result: RunResult, sources: Mapping[int, tuple[str, ImageSource]]) -> dict[int, str]:
     """Return CATEGORY/FILE by position of the image. Equal names are numbered."""
-    folders_taken: set[str] = set()
-    folders = [free_name(safe_name(name), folders_taken) for name in result.names]
+    folders = folder_names(result.names)
     taken: list[set[str]] = [set() for _ in folders]
     paths = {}
     for i, (id_, source) in sources.items():
@@ -117,20 +121,39 @@ def export_paths(result: RunResult, sources: Mapping[int, tuple[str, ImageSource
     return paths
 
 
+def folder_names(categories: Sequence[str]) -> list[str]:
+    """Return the name of the folder of each category; all differ, also where case is ignored."""
+    taken = {METADATA}
+    return [free_name(safe_name(name), taken) for name in categories]
+
+
 def safe_name(name: str) -> str:
-    """Return a name that is valid on all file systems and not hidden."""
+    """Return a name that is valid on all file systems, not hidden, and neither an option nor a formula."""
     plain = "".join("_" if c in NOT_IN_NAMES or not c.isprintable() else c for c in name)[:LONGEST].strip().rstrip(". ")
-    return plain if plain and not plain.startswith(".") else "_" + plain.lstrip(".")
+    if _DEVICES.fullmatch(plain):
+        return "_" + plain
+    return plain if plain and not plain.startswith(_BAD_START) else "_" + plain.lstrip(".")
 
 
 def free_name(name: str, taken: set[str]) -> str:
-    """Return the name, or NAME-2, NAME-3 and so on. Case is ignored, as on many file systems."""
+    """Return the name, or NAME-2, NAME-3 and so on, cut where it is too long. Case is ignored, as on many file systems.
+
+    `taken` are the names in use, folded; the name returned is added.
+    """
     path, number, candidate = PurePosixPath(name), 1, name
+    stem, suffix = (path.stem, path.suffix) if len(path.suffix) <= _LONGEST_SUFFIX else (name, "")
     while candidate.casefold() in taken:
         number += 1
-        candidate = f"{path.stem}-{number}{path.suffix}"
+        candidate = _numbered(stem, f"-{number}{suffix}")
     taken.add(candidate.casefold())
     return candidate
+
+
+def _numbered(stem: str, end: str) -> str:
+    """Return stem and end within `LONGEST_BYTES`, without the characters of the stem that do not fit."""
+    while len(os.fsencode(stem + end)) > LONGEST_BYTES:
+        stem = stem[:-1]
+    return stem + end
 
 
 def _fill(
@@ -148,8 +171,11 @@ def _fill(
         else:
             shutil.copyfile(source, path)
     if form == "imagefolder":
-        with (root / "metadata.csv").open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+        with (root / METADATA).open("w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
             table = csv.writer(stream)
             table.writerow(["file_name", "label"])
-            table.writerows([name, result.names[result.category[i]]] for i, name in paths.items())
-    write_text_atomically(fresh / CONTENTS, json.dumps({"form": form, "files": sorted(_files(fresh))}, indent=1) + "\n")
+            table.writerows([name, for_spreadsheet(result.names[result.category[i]])] for i, name in paths.items())
+    # The folder of a category may have another name than the category: the list of contents has both.
+    categories = dict(zip(folder_names(result.names), result.names, strict=True))
+    contents = {"form": form, "categories": categories, "files": sorted(_files(fresh))}
+    write_text_atomically(fresh / CONTENTS, json.dumps(contents, indent=1) + "\n")

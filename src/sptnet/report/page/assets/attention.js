@@ -109,13 +109,12 @@ if (data.attention.length) {
     lookFrom(1 + cell(offsetY, target.clientHeight) * grid() + cell(offsetX, target.clientWidth));
   });
   byId("look").addEventListener("keydown", (event) => {
-    const ways = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     if (event.key === "Escape") lookFrom(0);
-    if (!(event.key in ways)) return;
+    if (!(event.key in WAYS)) return;
     event.preventDefault();
     const inside = (value) => Math.min(grid() - 1, Math.max(0, value));
     const middle = Math.floor(grid() / 2);
-    const [stepX, stepY] = ways[event.key];
+    const [stepX, stepY] = WAYS[event.key];
     const [x, y] = [((attention.row - 1) % grid()) + stepX, Math.floor((attention.row - 1) / grid()) + stepY];
     lookFrom(attention.row === 0 ? 1 + middle * grid() + middle : 1 + inside(y) * grid() + inside(x));
   });

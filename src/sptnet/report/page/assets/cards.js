@@ -1,32 +1,45 @@
 // Cards of the categories: filter, open, confirm, rename, merge by dragging or from a list.
 const CARD_PICTURES = 8;
 const FIRST_CARDS = 24;
-const MEANING = {
-  "mean certainty": "mean probability that the category of an image is right; 1 for labels",
-  "expected right": "share of the unsorted images here that should be right",
-  cohesion: "mean cosine between the images and the mean direction of the category; 1 means all alike",
-  "nearest known": "the known category that looks most alike",
-  confirmed: "images that a person confirmed or moved here; they are labels of the next round",
-};
 let dragged = null;
 let allCards = false;
 
 function passesFilter(category) {
   const text = byId("filter").value.trim().toLocaleLowerCase();
   const kind = document.querySelector("input[name=kind]:checked").value;
-  const fits = { all: true, new: category.isNew, known: !category.isNew, doubtful: category.doubtful > 0 }[kind];
+  const fits = { all: true, new: category.isNew, known: !category.isNew }[kind];
   return fits && category.shown.toLocaleLowerCase().includes(text);
 }
 
+// Doubtful when the page was written: an image stays in the list when it is confirmed, so that nothing jumps.
+function doubtfulImages() {
+  const fitting = new Set(state.categories.filter(passesFilter).map((category) => category.key));
+  return [...data.images.id.keys()].filter((image) => data.images.doubtful[image] && fitting.has(state.where[image]));
+}
+
+const doubtfulGallery = new Gallery(byId("doubtful-list"), {
+  source: doubtfulImages, sort: "unsure", sorts: true, words: (image) => [homeOf(image)],
+});
+
 function drawCards() {
+  const onlyDoubtful = byId("doubtful").checked;
   const all = state.categories.filter(hasImages);
   const fitting = all.filter(passesFilter);
   const shown = allCards ? fitting : fitting.slice(0, FIRST_CARDS);
+  byId("cards").hidden = onlyDoubtful;
+  byId("doubtful-list").hidden = !onlyDoubtful;
   byId("cards").replaceChildren(...shown.map(card));
-  byId("more-cards").hidden = shown.length === fitting.length;
+  byId("more-cards").hidden = onlyDoubtful || shown.length === fitting.length;
   byId("more-cards").textContent = `Show all ${many(fitting.length, "category", "categories")}`;
   const total = many(all.length, "category", "categories");
-  byId("showing").textContent = fitting.length === all.length ? total : `${numbers.format(fitting.length)} of ${total}`;
+  const open = fitting.reduce((sum, category) => sum + category.doubtful, 0);
+  const some = fitting.length === all.length ? total : `${numbers.format(fitting.length)} of ${total}`;
+  byId("showing").textContent = onlyDoubtful ? `${many(open, "doubtful image")} in ${some}` : some;
+}
+
+function filterChanged() {
+  drawCards();
+  if (byId("doubtful").checked) doubtfulGallery.draw();
 }
 
 function drawAllCards() {
@@ -52,36 +65,25 @@ function card(category) {
   const label = `${category.shown}, ${many(category.size, "image")}: open`;
   const open = button(category.shown, () => openMembers(category.key), { class: "open", "aria-label": label });
   const nearest = nearestOf(category);
-  const rows = {
-    images: numbers.format(category.size),
-    "mean certainty": share(category.certainty),
-    ...expectedRow(category),
-    cohesion: share(category.cohesion),
-    "nearest known": nearest ? nearest.shown : "–",
-  };
-  const best = representativesOf(category, CARD_PICTURES).map((image) => picture(image, ""));
-  const strip = make("div", { class: "strip", "aria-hidden": "true" }, ...best);
+  const rows = { images: numbers.format(category.size) };
+  if (category.expected !== null) rows["should be right"] = `${Math.round(100 * category.expected)} %`;
+  else rows.certainty = percent(category.certainty);
+  if (category.isNew && nearest) rows["looks most like"] = nearest.shown;
   const tag = make("span", { class: category.isNew ? "tag new" : "tag", text: category.isNew ? "new" : "known" });
   const head = make("div", { class: "card-head" }, make("h3", {}, open), tag);
   const list = make("dl", { class: "numbers" });
-  for (const [word, value] of Object.entries(rows)) {
-    list.append(make("dt", { text: word, title: MEANING[word] }), make("dd", { text: value }));
-  }
-  if (category.doubtful) {
-    const count = make("span", { class: "tag doubt", text: numbers.format(category.doubtful) });
-    list.append(make("dt", { text: "doubtful" }), make("dd", {}, count));
-  }
-  if (category.confirmed) {
-    const count = make("span", { class: "tag new", text: numbers.format(category.confirmed) });
-    list.append(make("dt", { text: "confirmed", title: MEANING.confirmed }), make("dd", {}, count));
+  for (const [word, value] of Object.entries(rows)) list.append(make("dt", { text: word }), make("dd", { text: value }));
+  for (const [word, count, kind] of [["doubtful", category.doubtful, "doubt"], ["your labels", category.labels, "label"], ["confirmed", category.confirmed, "new"]]) {
+    if (!count) continue;
+    list.append(make("dt", { text: word }), make("dd", {}, make("span", { class: `tag ${kind}`, text: numbers.format(count) })));
   }
   const done = allConfirmed(category);
-  const taken = done && edits.some((edit) => confirms(edit, category));
+  const taken = done && confirmations(category).length > 0;
   const actions = make("div", { class: "actions" },
     button("Rename", () => startRename(category), { class: "quiet", "aria-label": `Rename ${category.shown}` }),
     button("Merge into…", () => chooseMerge(category), {
       class: "quiet",
-      "aria-label": `Merge ${category.shown} into another category`,
+      "aria-label": `Merge into… another category: ${category.shown}`,
       disabled: state.categories.filter(hasImages).length < 2,
     }),
     button("Confirm", () => { toggleConfirm(category); focusConfirm(category.key); }, {
@@ -91,7 +93,7 @@ function card(category) {
       disabled: category.size === 0 || (done && !taken),
     }));
   const body = make("div", { class: "card-body" }, head, list);
-  const item = make("li", { class: "card", "data-key": category.key, draggable: "true" }, strip, body, actions);
+  const item = make("li", { class: "card", "data-key": category.key, draggable: "true" }, strip(category), body, actions);
   item.addEventListener("click", (event) => {
     if (!event.target.closest("button, input, form")) openMembers(category.key);
   });
@@ -99,12 +101,13 @@ function card(category) {
   return item;
 }
 
-// Categories without unsorted images, and runs without an expectation, have no such row.
-function expectedRow(category) {
-  const bases = category.parts.map((part) => data.categories[part]).filter((base) => base.expected !== null);
-  const images = bases.reduce((sum, base) => sum + base.unsorted, 0);
-  const right = bases.reduce((sum, base) => sum + base.unsorted * base.expected, 0);
-  return images ? { "expected right": `${Math.round((100 * right) / images)} %` } : {};
+// Eight small pictures, one large and four small, two large, or one: always the same area without empty places.
+function strip(category) {
+  const images = representativesOf(category, CARD_PICTURES);
+  const count = [8, 5, 2, 1, 0].find((size) => size <= images.length);
+  const shown = images.slice(0, count).map((image) => picture(image, ""));
+  if (count === 0) shown.push(make("span", { class: "note", text: "no images left" }));
+  return make("div", { class: `strip of-${count}`, "aria-hidden": "true" }, ...shown);
 }
 
 function makeDraggable(item, key) {
@@ -189,5 +192,6 @@ byId("more-cards").addEventListener("click", () => {
   drawAllCards();
   document.querySelectorAll(".card .open")[FIRST_CARDS].focus();
 });
-byId("filter").addEventListener("input", drawCards);
-byId("kinds").addEventListener("change", drawCards);
+byId("filter").addEventListener("input", filterChanged);
+byId("kinds").addEventListener("change", filterChanged);
+byId("doubtful").addEventListener("change", filterChanged);

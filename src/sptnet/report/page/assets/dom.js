@@ -27,7 +27,8 @@ function many(count, noun, plural = `${noun}s`) {
   return `${numbers.format(count)} ${count === 1 ? noun : plural}`;
 }
 
-const share = (value) => (value === null ? "–" : value.toFixed(2));
+// Certainty in per cent; only labels and confirmed images have 100 %.
+const percent = (value) => (value === null ? "–" : `${value < 1 ? Math.min(99, Math.round(100 * value)) : 100} %`);
 const imageName = (image) => data.images.shown[image] ?? data.images.id[image];
 
 function picture(image, alt = imageName(image)) {
@@ -41,36 +42,23 @@ function picture(image, alt = imageName(image)) {
   return img;
 }
 
-// Fill a list in chunks while scrolling, so that thousands of entries do not block the page.
-function fillSlowly(list, entries, build, size, root) {
-  let next = 0;
-  const end = make("li", { class: "end-of-list", "aria-hidden": "true" });
-  const seen = (changes) => { if (changes.some((one) => one.isIntersecting)) more(); };
-  const watcher = new IntersectionObserver(seen, { root, rootMargin: "600px" });
-  function more() {
-    end.before(...entries.slice(next, next + size).map(build));
-    next += size;
-    if (next >= entries.length) {
-      watcher.disconnect();
-      end.remove();
-    } else {
-      watcher.unobserve(end);
-      watcher.observe(end);
-    }
-  }
-  list.replaceChildren(end);
-  more();
-}
-
 function say(text) {
   byId("live").textContent = text;
 }
 
-// On closing, return the focus to the element that opened the dialog, or to `fallback` if that element is gone.
+const WAYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+// The first of some names, and the number of the others.
+function some(names, most = 3) {
+  return names.length > most ? `${names.slice(0, most).join(", ")}, …` : names.join(", ");
+}
+
+// On closing, the browser returns the focus to the element that opened the dialog; if that cannot take it, `fallback` does.
 function openDialog(dialog, fallback = () => null) {
-  const before = document.activeElement;
-  const back = () => (before?.isConnected && before !== document.body ? before : fallback());
-  dialog.addEventListener("close", () => back()?.focus(), { once: true });
+  dialog.addEventListener("close", () => {
+    const focused = document.activeElement;
+    if (!focused || focused === document.body || dialog.contains(focused)) fallback()?.focus();
+  }, { once: true });
   dialog.showModal();
 }
 

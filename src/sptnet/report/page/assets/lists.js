@@ -1,24 +1,25 @@
-// Lists of single images from all categories: the least sure ones, and labels that the model contradicts.
-const nameOf = (key) => make("span", { "data-category": key, text: state.byKey.get(key).shown });
+// Lists of single images from all categories: the least sure ones, labels that look like another category, doubtful ones.
+const nameOf = (key) => make("span", { "data-category": key, text: state.byKey.get(state.home[key]).shown });
+// The category of an image as edited; drawn anew after every edit.
+const homeOf = (image) => make("span", { "data-home": image, text: categoryOf(image).shown });
 
-function unsureItem(image) {
-  const key = state.categoryOf[image];
-  const certainty = share(data.images.certainty[image]);
-  const label = `${imageName(image)}, certainty ${certainty}: open its category`;
-  const open = button("", () => openMembers(state.home[key]), { "aria-label": label, title: imageName(image) });
-  open.append(picture(image, ""));
-  const words = make("p", {}, make("b", { text: certainty }), " ", nameOf(key));
-  return make("li", { "data-image": image }, open, words);
+if (byId("unsure-list")) {
+  new Gallery(byId("unsure-list"), {
+    source: () => [...data.unsure], sort: null, rows: innerWidth < 600 ? 4 : 2, words: (image) => [homeOf(image)],
+  }).draw();
 }
-
-function checkItem({ image, guess, certainty }) {
-  const item = tile(image);
-  item.querySelector(".foot span").replaceWith(make("span", { title: "certainty of the model", text: share(certainty) }));
-  const words = make("p", { class: "words" }, "labelled ", nameOf(state.categoryOf[image]), ", the model says ", nameOf(guess));
-  item.querySelector(".foot").before(words);
-  return item;
+if (byId("check-list")) {
+  const entries = new Map(data.to_check.map((one) => [one.image, one]));
+  new Gallery(byId("check-list"), {
+    source: () => data.to_check.map((one) => one.image),
+    sort: null,
+    rows: 3,
+    value: (image) => entries.get(image).certainty,
+    words: (image) => ["your label: ", homeOf(image), ", looks like: ", nameOf(entries.get(image).guess)],
+  }).draw();
 }
-
-byId("unsure-list")?.append(...data.unsure.map(unsureItem));
-byId("check-list")?.append(...data.to_check.map(checkItem));
-watchers.push(() => document.querySelectorAll("#check-list .tile").forEach(showMark));
+watchers.push(() => {
+  for (const element of document.querySelectorAll("[data-home]")) {
+    element.textContent = categoryOf(Number(element.dataset.home)).shown;
+  }
+});

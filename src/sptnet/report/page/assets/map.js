@@ -1,4 +1,4 @@
-// The map: points on a canvas, with a tooltip for the mouse and the arrow keys.
+// The map: points on a canvas, with a tooltip for mouse, touch and the arrow keys.
 const HUES = 8;
 const CIRCLE = "M-1 0A1 1 0 1 0 1 0A1 1 0 1 0 -1 0Z";
 const DIAMOND = "M0 -1.3L1.3 0L0 1.3L-1.3 0Z";
@@ -12,9 +12,10 @@ const plot = byId("plot");
 const points = data.map.image.map((image, i) => ({ image, x: data.map.x[i], y: data.map.y[i], left: 0, top: 0 }));
 let lit = null;
 let chosen = -1;
+let pinned = false; // the tip of a touched point stays, with a button
 
 const shapeOf = (category) => SHAPES[category.isNew ? "new" : "known"][Math.floor(category.key / HUES) % 3];
-const visible = (point) => !state.dropped.has(point.image);
+const visible = (point) => !isDropped(point.image);
 
 function colours() {
   const probe = make("span", { hidden: true });
@@ -39,15 +40,15 @@ function drawMap() {
   const [across, down] = [(width - 2 * room) / 1000, (height - 2 * room) / 1000];
   const scale = Math.min(across, down);
   const [stretchX, stretchY] = [Math.min(1.6, across / scale), Math.min(1.6, down / scale)];
-  const radius = points.length > 2500 ? 2.6 : points.length > 800 ? 3.4 : 4.6;
+  const radius = (points.length > 2500 ? 2.6 : points.length > 800 ? 3.4 : 4.6) * Math.sqrt(Math.sqrt(mapView.zoom));
   const paths = new Map(state.categories.map((category) => [category.key, new Path2D(shapeOf(category))]));
   const order = [...points.keys()].sort((a, b) => isLit(points[a]) - isLit(points[b]));
   for (const i of order) {
     const point = points[i];
-    point.left = width / 2 + (point.x - 500) * scale * stretchX;
-    point.top = height / 2 + (point.y - 500) * scale * stretchY;
+    [point.left, point.top] = onScreen(
+      width / 2 + (point.x - 500) * scale * stretchX, height / 2 + (point.y - 500) * scale * stretchY);
     if (!visible(point)) continue;
-    const key = state.categoryOf[point.image];
+    const key = state.where[point.image];
     context.setTransform(ratio * radius, 0, 0, ratio * radius, ratio * point.left, ratio * point.top);
     context.globalAlpha = isLit(point) ? 0.85 : 0.1;
     context.fillStyle = palette[key % HUES];
@@ -65,24 +66,41 @@ function drawMap() {
   }
 }
 
-const isLit = (point) => lit === null || state.categoryOf[point.image] === lit;
+const isLit = (point) => lit === null || state.where[point.image] === lit;
 
-function choose(index, aloud = false) {
-  if (index === chosen) return;
-  chosen = index;
-  const tip = byId("tip");
-  tip.hidden = index < 0;
+function choose(index, { aloud = false, pin = false } = {}) {
+  if (index === chosen && pin === pinned) return;
+  [chosen, pinned] = [index, pin && index >= 0];
   drawMap();
-  if (index < 0) return;
-  const { image, left, top } = points[index];
-  const category = state.byKey.get(state.categoryOf[image]);
-  const certainty = `certainty ${share(data.images.certainty[image])}`;
-  const small = [imageName(image), certainty].map((text) => make("span", { text }));
-  tip.replaceChildren(picture(image), make("b", { text: category.shown }), ...small);
+  showTip();
+  if (!aloud || index < 0) return;
+  const { image } = points[index];
+  byId("tip-words").textContent = `${categoryOf(image).shown}: ${imageName(image)}, ${certaintyWords(image)}`;
+}
+
+const certaintyWords = (image) => `certainty ${percent(certaintyOf(image))}`;
+
+// The tip beside the chosen point; hidden without one, or while the point lies outside of what is shown.
+function showTip() {
+  const tip = byId("tip");
+  const { image, left, top } = points[chosen] ?? {};
+  const isInside = left >= 0 && top >= 0 && left <= plot.clientWidth && top <= plot.clientHeight;
+  tip.hidden = chosen < 0 || !isInside;
+  tip.classList.toggle("pinned", pinned);
+  if (tip.hidden) return;
+  const small = [imageName(image), certaintyWords(image)].map((text) => make("span", { text }));
+  const open = pinned ? [button("Open its category", () => openMembers(state.where[image]))] : [];
+  tip.replaceChildren(picture(image), make("b", { text: categoryOf(image).shown }), ...small, ...open);
   const [width, height] = [tip.offsetWidth, Math.max(tip.offsetHeight, 215)];
   tip.style.left = `${left + 16 + width > plot.clientWidth ? Math.max(4, left - 16 - width) : left + 16}px`;
   tip.style.top = `${Math.min(Math.max(4, top - height / 2), Math.max(4, plot.clientHeight - height - 4))}px`;
-  if (aloud) byId("tip-words").textContent = `${category.shown}: ${imageName(image)}, ${certainty}`;
+}
+
+// Move the map if the point lies outside of what is shown.
+function reveal({ left, top }) {
+  const [width, height, room] = [plot.clientWidth, plot.clientHeight, 30];
+  if (left > room && top > room && left < width - room && top < height - room) return;
+  shiftMap(width / 2 - left, height / 2 - top);
 }
 
 function nearest(left, top, fits, most = Infinity) {
@@ -94,28 +112,43 @@ function nearest(left, top, fits, most = Infinity) {
   return best;
 }
 
-plot.addEventListener("pointermove", (event) => choose(nearest(event.offsetX, event.offsetY, () => true, 16)));
-plot.addEventListener("pointerdown", (event) => choose(nearest(event.offsetX, event.offsetY, () => true, 22)));
-plot.addEventListener("pointerleave", () => choose(-1));
-plot.addEventListener("blur", () => choose(-1));
+const pointAt = (event, most) => nearest(event.offsetX, event.offsetY, () => true, most);
+
+plot.addEventListener("wheel", onWheel, { passive: false });
+plot.addEventListener("pointerdown", onFingerDown);
+plot.addEventListener("pointermove", (event) => {
+  if (onFingerMove(event) || event.pointerType === "touch" || pinned) return;
+  choose(pointAt(event, 16));
+});
+for (const kind of ["pointerup", "pointercancel"]) plot.addEventListener(kind, onFingerUp);
+// A finger leaves the map whenever it is lifted; the tip of what it touched stays.
+plot.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch" && !pinned) choose(-1); });
+plot.addEventListener("blur", () => { if (!pinned) choose(-1); });
 plot.addEventListener("click", (event) => {
-  const index = nearest(event.offsetX, event.offsetY, () => true, 16);
-  if (index >= 0 && event.pointerType !== "touch") openMembers(state.categoryOf[points[index].image]);
+  if (mapView.isDragged) return;
+  const index = pointAt(event, mapView.isTouched ? 24 : 16);
+  if (mapView.isTouched) choose(index, { aloud: true, pin: true });
+  else if (index >= 0) openMembers(state.where[points[index].image]);
+  else choose(-1);
 });
 plot.addEventListener("keydown", (event) => {
-  const ways = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-  if (event.key in ways) {
+  if (onMapKey(event)) return;
+  if (event.key in WAYS) {
     event.preventDefault();
-    const [x, y] = ways[event.key];
+    const [x, y] = WAYS[event.key];
     const { left, top } = points[chosen] ?? { left: plot.clientWidth / 2, top: plot.clientHeight / 2 };
     const ahead = (point) => {
       const along = (point.left - left) * x + (point.top - top) * y;
       return along > 0.5 && along >= Math.abs((point.left - left) * y + (point.top - top) * x);
     };
     const next = nearest(left, top, chosen < 0 ? () => true : ahead);
-    if (next >= 0) choose(next, true);
-  } else if (event.key === "Enter" && chosen >= 0) openMembers(state.categoryOf[points[chosen].image]);
-  else if (event.key === "Escape") choose(-1);
+    if (next < 0) return;
+    choose(next, { aloud: true });
+    reveal(points[next]);
+  } else if (event.key === "Enter" && chosen >= 0) {
+    event.preventDefault(); // else the key presses the button that gets the focus
+    openMembers(state.where[points[chosen].image]);
+  } else if (event.key === "Escape") choose(-1);
 });
 
 function sign(category) {
@@ -133,14 +166,14 @@ function drawLegend() {
   if (lit !== null && !state.byKey.has(lit)) lit = null;
   byId("legend").replaceChildren(...state.categories.filter((category) => category.size).map((category) => {
     const pressed = String(lit === category.key);
-    const entry = button("", () => light(category.key), { "aria-pressed": pressed, "data-key": category.key });
+    const entry = button("", () => highlight(category.key), { "aria-pressed": pressed, "data-key": category.key });
     const size = make("small", { text: numbers.format(category.size) });
     entry.append(sign(category), make("span", { text: category.shown }), size);
     return make("li", {}, entry);
   }));
 }
 
-function light(key) {
+function highlight(key) {
   lit = lit === key ? null : key;
   for (const entry of document.querySelectorAll("#legend button")) {
     entry.setAttribute("aria-pressed", String(Number(entry.dataset.key) === lit));
@@ -148,5 +181,5 @@ function light(key) {
   drawMap();
 }
 
-watchers.push(() => { chosen = -1; byId("tip").hidden = true; }, drawLegend, drawMap);
-new ResizeObserver(drawMap).observe(plot);
+watchers.push(() => { [chosen, pinned] = [-1, false]; showTip(); }, drawLegend, drawMap);
+new ResizeObserver(() => placeMap(mapView.zoom, mapView.left, mapView.top)).observe(plot);

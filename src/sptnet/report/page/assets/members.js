@@ -1,66 +1,41 @@
-// Dialog with all images of one category, where images can be marked as wrong or confirmed.
-let opened = null;
+// Dialog with the images of one category, or of one cell of the table of truth.
+let opened = { title: () => "", note: "", source: () => [] };
+const membersGallery = new Gallery(byId("members-body"), { source: () => opened.source(), sorts: true, shows: true });
 
 function openMembers(key) {
-  opened = key;
+  const members = () => state.byKey.get(state.home[key])?.members ?? [];
+  const absent = state.byKey.get(key).parts.reduce((sum, part) => sum + data.categories[part].absent.size, 0);
+  const note = absent ? `${numbers.format(members().length)} of ${many(members().length + absent, "image")} are on this page` : "";
+  openImages({ title: () => state.byKey.get(state.home[key])?.shown ?? "", note, source: members }, () => findCard(key)?.querySelector(".open"));
+}
+
+// The images that a cell of the table counts: those of one true class in one category when the page was written.
+function openCell({ truth, part, title, count }) {
+  const images = [];
+  data.images.truth.forEach((one, image) => {
+    if (one === Number(truth) && partOf[image] === Number(part)) images.push(image);
+  });
+  const rest = Number(count) - images.length;
+  const note = rest > 0 ? `${numbers.format(images.length)} of ${many(Number(count), "image")} are on this page` : "";
+  openImages({ title: () => `${title} in ${state.byKey.get(state.home[Number(part)]).shown}`, note, source: () => images });
+}
+
+function openImages(what, fallback = () => null) {
+  opened = what;
+  membersGallery.selected.clear();
+  membersGallery.active = 0;
   drawMembers();
+  membersGallery.draw();
+  if (!byId("members").open) openDialog(byId("members"), fallback);
   byId("members-body").scrollTop = 0;
-  if (byId("members").open) return;
-  openDialog(byId("members"), () => findCard(key)?.querySelector(".open"));
-  byId("members-body").focus();
+  membersGallery.focus();
 }
 
 function drawMembers() {
-  const category = state.byKey.get(opened);
-  const images = membersOf(category);
-  const sure = images.filter((image) => !data.images.doubtful[image]);
-  const doubtful = images.filter((image) => data.images.doubtful[image]);
-  const total = category.parts.reduce((sum, part) => sum + data.categories[part].size, 0);
-  byId("members-title").textContent = category.shown;
-  const some = images.length < total ? `${numbers.format(images.length)} of ` : "";
-  byId("members-note").textContent = `${some}${many(total, "image")}, the most certain first`;
-  const body = byId("members-body");
-  body.replaceChildren();
-  const list = (part) => make("ul", { class: "tiles", "data-part": part });
-  const first = list("sure");
-  const last = list("doubtful");
-  body.append(first);
-  fillSlowly(first, sure, tile, 120, body);
-  if (doubtful.length) {
-    body.append(make("h3", { text: `Doubtful (${numbers.format(doubtful.length)})` }), last);
-    fillSlowly(last, doubtful, tile, 120, body);
-  }
+  byId("members-title").textContent = opened.title();
+  byId("members-note").textContent = opened.note;
+  byId("members-note").hidden = !opened.note;
 }
 
-function tile(image) {
-  const doubtful = data.images.doubtful[image];
-  const name = imageName(image);
-  const frame = make("div", { class: "frame" }, picture(image));
-  if (doubtful) frame.append(make("span", { class: "tag doubt", text: "doubtful" }));
-  const wrong = button("Wrong", () => toggleWrong(image), { class: "wrong", "aria-label": `${name} is wrong here` });
-  const right = button("Confirm", () => toggleConfirmImage(image), {
-    class: "right",
-    "aria-label": `${name} is right here: confirm`,
-  });
-  const certainty = make("span", { title: "certainty", text: share(data.images.certainty[image]) });
-  const foot = make("div", { class: "foot" }, certainty, right, wrong);
-  const item = make("li", { class: "tile", "data-image": image }, frame, make("p", { text: name, title: name }), foot);
-  showMark(item);
-  return item;
-}
-
-function showMark(item) {
-  const image = Number(item.dataset.image);
-  const marked = state.dropped.has(image);
-  const right = item.querySelector(".right");
-  const confirmed = !marked && isConfirmed(image, partOf[image], state.confirmed);
-  item.classList.toggle("marked", marked);
-  item.querySelector(".wrong").setAttribute("aria-pressed", marked);
-  right.setAttribute("aria-pressed", confirmed);
-  right.disabled = marked || (confirmed && !state.confirmed.images.has(image));
-}
-
-watchers.push(() => {
-  if (!byId("members").open) return;
-  document.querySelectorAll("#members .tile").forEach(showMark);
-});
+watchers.push(() => { if (byId("members").open) drawMembers(); });
+for (const cell of document.querySelectorAll(".cell")) cell.addEventListener("click", () => openCell(cell.dataset));

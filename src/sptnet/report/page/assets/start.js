@@ -13,10 +13,37 @@ byId("theme").addEventListener("click", () => {
 });
 darkBySystem.addEventListener("change", themeChanged);
 
+// On a narrow screen the sections are a menu.
+function openMenu(isOpen) {
+  byId("sections").classList.toggle("open", isOpen);
+  byId("menu").setAttribute("aria-expanded", String(isOpen));
+}
+byId("menu").addEventListener("click", () => openMenu(byId("menu").getAttribute("aria-expanded") !== "true"));
+byId("sections").addEventListener("click", () => openMenu(false));
+document.querySelector(".bar").addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || byId("menu").getAttribute("aria-expanded") !== "true") return;
+  openMenu(false);
+  byId("menu").focus();
+});
+
+byId("keys").addEventListener("click", () => openDialog(byId("help")));
+document.addEventListener("keydown", (event) => {
+  if (event.target.closest("input:not([type=checkbox], [type=radio]), select, textarea")) return;
+  if (event.key === "?" && !byId("help").open) openDialog(byId("help"));
+  else if (event.key === "z" && (event.ctrlKey || event.metaKey) && edits.length) undo();
+  else return;
+  event.preventDefault();
+});
+
 for (const element of document.querySelectorAll("main span[data-image]")) {
   element.replaceWith(picture(Number(element.dataset.image)));
 }
 drawCards();
 drawLegend();
+drawCommands();
+drawOlder();
+placeMap(1, 0, 0);
 themeChanged();
+drawNext();
+restore();
 if (data.attention.length) drawAttention();

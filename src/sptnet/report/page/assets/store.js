@@ -1,168 +1,190 @@
-// The categories of the run with the edits made on the page. Edits are kept in order and replayed on every change;
-// each is saved with the names at the time it was made, as `sptnet edit RUN apply` expects.
+// The categories of the run with the edits made on the page. Edits are kept in the form in which they are saved, in
+// order, with the names at the time each was made; they are replayed on every change as `sptnet edit RUN apply` does.
 const edits = [];
 const watchers = [];
 const partOf = new Int32Array(data.images.id.length); // category of the run, before the edits made on the page
 data.categories.forEach((base, key) => base.members.forEach((image) => { partOf[image] = key; }));
-let state = replay();
+const numberOf = new Map(data.images.id.map((id, image) => [id, image]));
 
-function replay() {
-  const current = data.categories.map((base, key) => {
-    return { key, name: base.name, shown: base.shown ?? base.name, isNew: base.new, parts: [key] };
-  });
-  const home = data.categories.map((_, key) => key);
-  const dropped = new Set();
-  const confirmed = { parts: new Set(), images: new Set() };
-  for (const edit of edits) {
-    if (edit.kind === "rename") current[edit.key].name = current[edit.key].shown = edit.json.to;
-    if (edit.kind === "drop") dropped.add(edit.image);
-    if (edit.kind === "confirm") edit.parts.forEach((part) => confirmed.parts.add(part));
-    if (edit.kind === "confirm image") confirmed.images.add(edit.image);
-    if (edit.kind === "merge") {
-      const [from, into] = [current[edit.key], current[edit.into]];
-      into.parts = [...into.parts, ...from.parts];
-      into.isNew = into.isNew && from.isNew;
-      for (const part of from.parts) home[part] = into.key;
-      current[edit.key] = null;
-    }
-  }
-  const categoryOf = partOf.map((part) => home[part]);
-  const categories = current.filter((category) => category !== null).map((one) => counted(one, dropped, confirmed));
-  categories.sort((a, b) => a.isNew === b.isNew ? b.size - a.size || a.key - b.key : a.isNew ? -1 : 1);
-  const byKey = new Map(categories.map((category) => [category.key, category]));
-  return { categories, byKey, home, dropped, confirmed, categoryOf };
-}
-
-function isDoubtful(image) {
-  return data.images.doubtful[image] === 1;
-}
-
-// Confirmed on the page or before; `part` is the category of the run that holds the image.
-function isConfirmed(image, part, confirmed) {
-  return data.images.confirmed[image] === 1 || confirmed.parts.has(part) || confirmed.images.has(image);
-}
-
-function counted(category, dropped, confirmed) {
-  const bases = category.parts.map((part) => data.categories[part]);
-  const gone = bases.flatMap((base) => base.members).filter((image) => dropped.has(image));
-  const before = bases.reduce((sum, base) => sum + base.size, 0);
-  const certain = bases.reduce((sum, base) => sum + base.size * (base.certainty ?? 0), 0);
-  const size = before - gone.length;
-  const lost = gone.reduce((sum, image) => sum + data.images.certainty[image], 0);
-  const sure = category.parts.reduce((sum, part) => {
-    const { members, size: all, confirmed: already } = data.categories[part];
-    const absent = members.filter((image) => dropped.has(image) && isConfirmed(image, part, confirmed)).length;
-    if (confirmed.parts.has(part)) return sum + all - absent;
-    const fresh = members.filter((image) => confirmed.images.has(image) && !data.images.confirmed[image]).length;
-    return sum + already + fresh - absent;
-  }, 0);
-  return {
-    ...category,
-    size,
-    certainty: size ? Math.min(1, Math.max(0, (certain - lost) / size)) : null,
-    cohesion: bases.length === 1 ? bases[0].cohesion : null,
-    doubtful: bases.reduce((sum, base) => sum + base.doubtful, 0) - gone.filter(isDoubtful).length,
-    confirmed: sure,
+// Of a large run the page holds some images only; the others are known by their numbers.
+for (const base of data.categories) {
+  const { certainty, doubtful, confirmed, part } = data.images;
+  const rest = (all, of) => base.size === base.members.length ? 0 : all - base.members.reduce((sum, i) => sum + of(i), 0);
+  base.absent = {
+    size: rest(base.size, () => 1),
+    certainty: rest(base.size * (base.certainty ?? 0), (image) => certainty[image]),
+    doubtful: rest(base.doubtful, (image) => doubtful[image]),
+    confirmed: rest(base.confirmed, (image) => confirmed[image]),
+    labels: rest(base.labels, (image) => Number(part[image] === "l")),
+    unsorted: rest(base.unsorted, (image) => Number(part[image] === "u")),
   };
 }
 
-// Categories without images are not shown, but their names are taken.
-const hasImages = (category) => category.parts.some((part) => data.categories[part].size > 0);
-
-// The most certain first, doubtful ones last.
-function membersOf(category) {
-  const all = category.parts.flatMap((part) => data.categories[part].members);
-  const { doubtful, certainty } = data.images;
-  if (category.parts.length === 1) return all;
-  return all.sort((a, b) => doubtful[a] - doubtful[b] || certainty[b] - certainty[a]);
+function replay() {
+  const next = {
+    all: data.categories.map((base, key) => (
+      { key, name: base.name, shown: base.shown ?? base.name, isNew: base.new, parts: [key] })),
+    home: data.categories.map((_, key) => key), // category that a category has become by merging
+    where: Int32Array.from(partOf), // category of every image; that of a dropped image is the one it was in
+    dropped: new Map(), // image -> number of the edit that dropped it
+    confirmed: new Map(), // image -> number of the edit that confirmed this image by name, else -1
+    wholes: [], // confirmations of whole categories: number of the edit and key of the category
+    whole: new Set(), // categories of the run whose images are all confirmed, also those that the page does not hold
+    steps: [], // what every edit did, in words; null for an edit that does not fit
+  };
+  data.images.confirmed.forEach((yes, image) => { if (yes) next.confirmed.set(image, -1); });
+  edits.forEach((edit, number) => next.steps.push(STEPS[edit.verb]?.(next, edit, number) ?? null));
+  const members = next.all.map(() => []);
+  next.where.forEach((key, image) => members[key].push(image));
+  next.categories = next.all.filter((one) => one !== null).map((one) => counted(one, members[one.key], next));
+  next.categories.sort((a, b) => a.isNew === b.isNew ? b.size - a.size || a.key - b.key : a.isNew ? -1 : 1);
+  next.byKey = new Map(next.categories.map((category) => [category.key, category]));
+  return next;
 }
 
-function representativesOf(category, most) {
-  const kept = (image) => image !== undefined && !state.dropped.has(image);
-  const lists = category.parts.map((part) => data.categories[part].representatives.filter(kept));
-  const mixed = [];
-  for (let rank = 0; rank < 12 && mixed.length < most; rank += 1) {
-    mixed.push(...lists.map((list) => list[rank]).filter(kept));
+function counted(category, members, next) {
+  const present = members.filter((image) => !next.dropped.has(image));
+  const bases = category.parts.map((part) => data.categories[part]);
+  const absent = bases.reduce((sum, base) => sum + base.absent.size, 0);
+  const surely = category.parts.reduce((sum, part) => {
+    const { size, confirmed } = data.categories[part].absent;
+    return sum + (next.whole.has(part) ? size : confirmed);
+  }, 0);
+  const size = absent + present.length;
+  const certain = bases.reduce((sum, base) => sum + base.absent.certainty, 0)
+    + present.reduce((sum, image) => sum + (next.confirmed.has(image) ? 1 : data.images.certainty[image]), 0);
+  const doubts = present.filter((image) => data.images.doubtful[image] && !next.confirmed.has(image)).length;
+  return {
+    ...category,
+    members,
+    size,
+    certainty: size ? Math.min(1, Math.max(0, certain / size)) : null,
+    expected: expectedShare(bases, present, next),
+    doubtful: bases.reduce((sum, base) => sum + base.absent.doubtful, 0) + doubts,
+    labels: bases.reduce((sum, base) => sum + base.absent.labels, 0) + present.filter((i) => isLabel(i, next)).length,
+    confirmed: surely + present.filter((image) => next.confirmed.has(image)).length,
+  };
+}
+
+// The expected share of right images among the unsorted ones; null if the run does not know it.
+function expectedShare(bases, present, next) {
+  let [images, right] = [0, 0];
+  for (const { expected, absent } of bases) {
+    if (expected === null) continue;
+    images += absent.unsorted;
+    right += absent.unsorted * expected;
   }
-  return mixed.slice(0, most);
+  for (const image of present) {
+    const expected = next.confirmed.has(image) ? 1 : data.categories[partOf[image]].expected;
+    if (data.images.part[image] !== "u" || data.categories[partOf[image]].expected === null) continue;
+    images += 1;
+    right += expected;
+  }
+  return images ? right / images : null;
+}
+
+// Each takes the state, an edit and its number; it changes the state and returns words, or null if the edit does not fit.
+const STEPS = {
+  rename(next, { category: name, to }) {
+    const category = called(next, name);
+    if (!category || called(next, to)) return null;
+    const words = `rename ${category.shown} to ${to}`;
+    category.name = category.shown = to;
+    return words;
+  },
+  merge(next, { categories, into: target }) {
+    const [from, into] = [called(next, categories[0]), called(next, target)];
+    if (!from || !into || from === into || categories.length > 1) return null;
+    const words = `merge ${from.shown} into ${into.shown}`;
+    into.parts = [...into.parts, ...from.parts];
+    into.isNew = into.isNew && from.isNew;
+    next.home.forEach((key, category) => { if (key === from.key) next.home[category] = into.key; });
+    next.where.forEach((key, image) => { if (key === from.key) next.where[image] = into.key; });
+    next.all[from.key] = null;
+    return words;
+  },
+  move(next, { images: ids, to, create }) {
+    const images = known(ids);
+    let category = called(next, to);
+    if (!images || (!category && !create)) return null;
+    if (!category) {
+      category = { key: next.all.length, name: to, shown: to, isNew: true, parts: [] };
+      next.all.push(category);
+      next.home.push(category.key);
+    }
+    for (const image of images) {
+      next.where[image] = category.key;
+      next.dropped.delete(image);
+      next.confirmed.set(image, -1);
+    }
+    return `move ${named(images)} to ${category.shown}`;
+  },
+  drop(next, { images: ids }, number) {
+    const images = known(ids);
+    if (!images) return null;
+    for (const image of images) {
+      next.dropped.set(image, number);
+      next.confirmed.delete(image);
+    }
+    return `drop ${named(images)} as wrong`;
+  },
+  confirm(next, { targets }, number) {
+    const category = targets.length === 1 ? called(next, targets[0]) : null;
+    const images = category ? [] : known(targets);
+    if (!images || images.some((image) => next.dropped.has(image))) return null;
+    if (!category) {
+      for (const image of images) if (!next.confirmed.has(image)) next.confirmed.set(image, number);
+      return `confirm ${named(images)}`;
+    }
+    next.where.forEach((key, image) => {
+      if (key === category.key && !next.dropped.has(image)) next.confirmed.set(image, -1);
+    });
+    for (const part of category.parts) next.whole.add(part);
+    next.wholes.push({ number, key: category.key });
+    return `confirm ${category.shown}`;
+  },
+};
+
+const called = (next, name) => next.all.find((category) => category?.name === name);
+
+function known(ids) {
+  const images = ids.map((id) => numberOf.get(id));
+  return images.includes(undefined) ? null : images;
+}
+
+const named = (images) =>
+  images.length === 1 ? imageName(images[0]) : `${many(images.length, "image")} (${some(images.map(imageName))})`;
+
+const isConfirmed = (image) => state.confirmed.has(image);
+const isDropped = (image) => state.dropped.has(image);
+const isDoubtful = (image) => data.images.doubtful[image] === 1 && !isConfirmed(image);
+const isLabel = (image, next = state) => data.images.part[image] === "l" && next.home[partOf[image]] === next.where[image];
+const certaintyOf = (image) => (isConfirmed(image) ? 1 : data.images.certainty[image]);
+const categoryOf = (image) => state.byKey.get(state.where[image]);
+const allConfirmed = (category) => category.size > 0 && category.confirmed === category.size;
+
+// Categories without images are not shown, but their names are taken.
+const hasImages = (category) => category.size > 0 || category.members.length > 0;
+
+// The most typical images of the category, those of merged ones in turn, then the most certain ones.
+function representativesOf(category, most) {
+  const here = (image) => state.where[image] === category.key && !isDropped(image);
+  const lists = category.parts.map((part) => data.categories[part].representatives);
+  const chosen = new Set();
+  for (let rank = 0; rank < 12; rank += 1) {
+    for (const list of lists) if (list[rank] !== undefined && here(list[rank])) chosen.add(list[rank]);
+  }
+  if (chosen.size < most) {
+    const rest = category.members.filter(here).sort((a, b) => certaintyOf(b) - certaintyOf(a));
+    for (const image of rest) chosen.add(image);
+  }
+  return [...chosen].slice(0, most);
 }
 
 function nearestOf(category) {
-  const nearest = data.categories[category.parts[0]].nearest;
+  const nearest = category.parts.length ? data.categories[category.parts[0]].nearest : null;
   const key = nearest === null ? null : state.home[nearest];
   return key === null || key === category.key ? null : state.byKey.get(key);
 }
 
-function changed() {
-  state = replay();
-  for (const watcher of watchers) watcher();
-}
-
-// The same rules as on the command line; returns "" for a valid name.
-function nameProblem(name, category) {
-  if (!name || name !== name.trim() || [...name].length > 100) return "Give 1 to 100 characters.";
-  if (/\p{C}|(?! )\p{Z}|[/\\]/u.test(name) || name.startsWith(".")) {
-    return "Names become folders: no slashes, no control characters, no dot at the beginning.";
-  }
-  if (state.categories.some((other) => other.name === name && other.key !== category.key)) {
-    return "Another category has this name. To put both together, merge them.";
-  }
-  return "";
-}
-
-function rename(category, to) {
-  const json = { verb: "rename", category: category.name, to };
-  edits.push({ kind: "rename", key: category.key, json, text: `rename ${category.shown} to ${to}` });
-  changed();
-  say(`Renamed ${category.shown} to ${to}.`);
-}
-
-function merge(from, into) {
-  const json = { verb: "merge", categories: [from.name], into: into.name };
-  const text = `merge ${from.shown} into ${into.shown}`;
-  edits.push({ kind: "merge", key: from.key, into: into.key, json, text });
-  changed();
-  say(`Merged ${from.shown} into ${into.shown}.`);
-}
-
-// Marks are independent of other edits, so they can be removed in any order.
-function toggleWrong(image) {
-  const json = { verb: "drop", images: [data.images.id[image]] };
-  const index = edits.findIndex((edit) => edit.kind === "drop" && edit.image === image);
-  if (index >= 0) edits.splice(index, 1);
-  else edits.push({ kind: "drop", image, json, text: `drop ${imageName(image)} as wrong` });
-  changed();
-  say(index >= 0 ? `${imageName(image)} is no longer marked as wrong.` : `Marked ${imageName(image)} as wrong.`);
-}
-
-const allConfirmed = (category) => category.size > 0 && category.confirmed === category.size;
-
-const confirms = (edit, category) =>
-  edit.kind === "confirm" && edit.parts.some((part) => category.parts.includes(part));
-
-// A confirmed category is taken back as a whole, in whatever steps it was confirmed.
-function toggleConfirm(category) {
-  const before = allConfirmed(category);
-  if (before) edits.splice(0, edits.length, ...edits.filter((edit) => !confirms(edit, category)));
-  else {
-    const json = { verb: "confirm", targets: [category.name] };
-    edits.push({ kind: "confirm", parts: [...category.parts], json, text: `confirm ${category.shown}` });
-  }
-  changed();
-  say(before ? `${category.shown} is no longer confirmed.` : `Confirmed ${category.shown}.`);
-}
-
-function toggleConfirmImage(image) {
-  const json = { verb: "confirm", targets: [data.images.id[image]] };
-  const index = edits.findIndex((edit) => edit.kind === "confirm image" && edit.image === image);
-  if (index >= 0) edits.splice(index, 1);
-  else edits.push({ kind: "confirm image", image, json, text: `confirm ${imageName(image)}` });
-  changed();
-  say(index >= 0 ? `${imageName(image)} is no longer confirmed.` : `Confirmed ${imageName(image)}.`);
-}
-
-function undo() {
-  const last = edits.pop();
-  changed();
-  say(`Took back: ${last.text}.`);
-}
+let state = replay();
