@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test numerical lint browser axe clean
+.PHONY: demo test numerical campaign lint browser axe clean
 
 demo: $(STAMP)
 	$(BIN)/sptnet demo --out runs/demo --overwrite
@@ -18,6 +18,13 @@ test: lint browser
 numerical: $(STAMP)
 	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m numerical
 	OMP_NUM_THREADS=4 $(BIN)/python -m pytest -q -n 2 -m numerical
+
+# Kills, damaged inputs, hostile names and faults, for MINUTES; `make campaign ONLY=names CASE=3` repeats one case.
+MINUTES ?= 30
+SEED ?= 0
+campaign: $(STAMP) browser
+	$(BIN)/python -m tools.campaigns --minutes $(MINUTES) --seed $(SEED) $(if $(ONLY),--only $(ONLY)) \
+	  $(if $(CASE),--case $(CASE)) $(if $(OUT),--out $(OUT))
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

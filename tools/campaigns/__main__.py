@@ -1,7 +1,6 @@
 """Run campaigns from the command line."""
 
 import argparse
-import gc
 import os
 import sys
 import tempfile
@@ -33,7 +32,6 @@ def main() -> int:
     chosen = [kind for kind in CAMPAIGNS if not options.only or kind.name in options.only]
     with tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as temporary:
         shop = Workshop(options.keep or Path(temporary))
-        gc.freeze()  # the collector of a forked process leaves these pages shared
         out = options.out.open("a", encoding="utf-8", buffering=1) if options.out else None
         record = None if out is None else (lambda line: out.write(line + "\n"))
         summaries = run_all(

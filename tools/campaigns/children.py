@@ -1,6 +1,7 @@
 """Commands in processes of their own: forked from this one, which has imported everything, or started anew."""
 
 import faulthandler
+import gc
 import os
 import resource
 import signal
@@ -100,6 +101,7 @@ class Child:
         try:
             self._redirect()
             faulthandler.disable()
+            gc.freeze()  # what the parent has made stays in shared pages
             os.setsid()
             signal.signal(signal.SIGINT, signal.default_int_handler)
             warnings.simplefilter("ignore")

@@ -72,9 +72,13 @@ def little_memory(shop: Workshop, random: Random, case: Path) -> str:
 
 def few_descriptors(shop: Workshop, random: Random, case: Path) -> str:
     """Hardly any file can be open at a time."""
-    number = random.randint(4, 20)
-    limit = (resource.RLIMIT_NOFILE, (number, number))
-    return _limited(shop, case, random.choice(SCENARIOS), lambda: resource.setrlimit(*limit))
+    more = random.randint(1, 12)
+
+    def limit() -> None:
+        highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + more, highest + more))
+
+    return _limited(shop, case, random.choice(SCENARIOS), limit)
 
 
 def _be_nobody() -> None:
