@@ -17,6 +17,7 @@ from sptnet.cli import main
 from sptnet.config import Config
 from sptnet.config.recipes import epoch_settings
 from sptnet.discovery import discover, pace
+from sptnet.discovery.estimator import CategoryDiscoverer
 from sptnet.discovery.lengths import STAGES
 from sptnet.discovery.settings import DEFAULT_BACKBONE, make_settings
 from sptnet.model.backbone import EMBEDDED
@@ -212,6 +213,12 @@ def test_sub_folders_may_be_no_categories(call: Call, images: Path, tmp_path: Pa
     assert again.code == 0, again.err
     assert "of 2 known categories (new-1, new-2)" in again.out
     assert not RunFolder(second).config().data.folder_labels
+
+
+def test_the_estimator_reads_such_folders_too(images: Path) -> None:
+    settings = {"data.folder_labels": False, "backbone.image_size": 32}
+    found = CategoryDiscoverer("kmeans", 4, EMBEDDED, "cpu", settings=settings).fit(images)
+    assert (found.n_known_, len(found.labels_)) == (0, 48)
 
 
 def test_a_folder_called_unlabelled_is_unlabelled(call: Call, images: Path, tmp_path: Path) -> None:

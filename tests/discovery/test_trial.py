@@ -9,10 +9,11 @@ import pytest
 
 from conftest import Call
 from helpers.digit_folders import fill
+from sptnet.config import Config
 from sptnet.data.load import SplitImages
 from sptnet.data.split import Split
 from sptnet.discovery import discover as discovery
-from sptnet.discovery import pace
+from sptnet.discovery import pace, trial
 from sptnet.discovery.discover import Wishes, first_round
 from sptnet.discovery.trial import Verdict, can_try, hide_labels
 from sptnet.model.backbone import EMBEDDED
@@ -124,6 +125,28 @@ def test_a_run_stopped_in_its_trial_keeps_its_time_limit(
     assert limit is not None and 0 < limit < 3
 
 
+def test_the_trial_has_half_of_the_time_that_is_left(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float | None] = []
+
+    def seen(config: Config, *_: object) -> None:
+        limits.append(config.simgcd.minutes)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trial, "prepare", seen)
+    for number, minutes in enumerate((3.0, None)):
+        keys = [key for key in SETTINGS if minutes is None or key != "simgcd.epochs"]
+        settings = {key: SETTINGS[key] for key in keys} | {"data.folder": str(folder)}
+        found = first_round(tmp_path / f"run{number}", settings, Wishes("simgcd", minutes, frozenset(settings)))
+        found.plan = replace(found.plan, tries=True)
+        with pytest.raises(KeyboardInterrupt):
+            found.train(False, ["sptnet", "discover"], lambda line: None)
+    timed, free = limits
+    assert timed is not None and 0 < timed < 1.5
+    assert free is None, "epochs were given instead of a time"
+
+
 @pytest.mark.parametrize(("verdict", "method"), [(EQUAL, "simgcd"), (WORSE, "sskmeans")])
 def test_the_better_one_is_kept_and_recorded(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdict: Verdict, method: str
@@ -141,8 +164,6 @@ def test_the_trial_sees_no_hidden_label(folder: Path, tmp_path: Path, monkeypatc
     original = discovery.try_training
 
     def shuffled(config: object, images: SplitImages, *rest: object) -> Verdict:
-        from sptnet.discovery import trial
-
         def recorded(truth: object, found: np.ndarray[tuple[int], np.dtype[np.int64]], n_known: int) -> object:
             seen.append(found)
             return np.zeros(len(found), bool)

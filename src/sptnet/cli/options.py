@@ -49,7 +49,9 @@ METHOD = Annotated[
         autocompletion=completion.methods,
     ),
 ]
-MINUTES = Annotated[float | None, typer.Option(help="Time there is: 30 on a CPU, 240 on a GPU.")]
+MINUTES = Annotated[
+    float | None, typer.Option(help="Time there is: 30 on a CPU, 240 on a GPU, or as in the round before.")
+]
 EPOCHS = Annotated[int | None, typer.Option(min=1, help="Epochs of training instead of what the time allows.")]
 SEED = Annotated[int | None, typer.Option(min=0, help="Seed of everything random.")]
 NO_REPORT = Annotated[bool, typer.Option("--no-report", help="Leave the report page out.")]
