@@ -85,7 +85,6 @@ def _starting_from(run: Path, config: "Config") -> "Config":
 
 def _run(config: "Config", out: Path, resume: bool, overwrite: bool) -> None:
     from sptnet.cli.tables import print_scores
-    from sptnet.discovery.discover import end_training
     from sptnet.results.run_folder import RunFolder
     from sptnet.training.experiment import Experiment
 
@@ -97,5 +96,9 @@ def _run(config: "Config", out: Path, resume: bool, overwrite: bool) -> None:
     experiment = Experiment(config, folder)
     with resumable("train", out):
         scores = experiment.run(resume, overwrite, ["sptnet", *sys.argv[1:]])
-    experiment.state.world.do_first(lambda: end_training(out, experiment))
+    if config.training.track != "none":
+        from sptnet.discovery.discover import end_training
+        from sptnet.runtime.distributed import world
+
+        world().do_first(lambda: end_training(out, experiment))
     print_scores(scores, out)
