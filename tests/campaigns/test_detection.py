@@ -117,6 +117,31 @@ def test_operations_are_counted_below_the_folder_only(tmp_path):
     assert operations[-2:] == [["remove", "'b'"], ["end", "'.'"]]
 
 
+def test_a_power_cut_takes_no_new_file_for_a_deleted_one(tmp_path):
+    """File systems give the number of a deleted file to the next one."""
+    root = tmp_path / "root"
+    root.mkdir()
+
+    def work():
+        for n in range(20):
+            with (root / "old").open("w") as stream:
+                stream.write("old")
+                stream.flush()
+                os.fsync(stream.fileno())
+            (root / "old").unlink()
+            (root / f"new{n}").write_text("new")
+        os.mkdir(root / "last")
+
+    ended = forked(work, tmp_path, lambda: Watch(root, cut_at_mkdir).install())
+    assert ended.code == -signal.SIGKILL
+    assert {path.read_text() for path in root.glob("new*")} == {""}
+
+
+def cut_at_mkdir(watch, kind, path):
+    if kind == "mkdir":
+        cut_power_at(watch.count, lambda: False)(watch, kind, path)
+
+
 def test_a_full_disk_refuses_writes_and_allows_deleting(tmp_path):
     root = tmp_path / "root"
     root.mkdir()

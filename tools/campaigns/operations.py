@@ -36,12 +36,14 @@ class Watch:
         self.root, self.handler, self.count, self._inside = os.path.realpath(root), handler, 0, False
         self.synced: dict[tuple[int, int], bytes] = {}
         """Content that would survive a power cut, by device and inode."""
+        self._kept: list[Any] = []  # open, so that no new file gets the inode of one that was deleted
         self.tear: Callable[[bytes], bytes] | None = None
         """Set by a handler to have the write cut short; the process dies after it."""
 
     def install(self) -> None:
         """Watch this process from now on."""
-        self.synced = {_key(os.stat(path)): Path(path).read_bytes() for path in self._files()}
+        for path in self._files():
+            self._note(path)
         AT_END.append(lambda: self.before("end", self.root))
         sys.addaudithook(self._audit)
         _wrap_writers(self)
@@ -61,8 +63,12 @@ class Watch:
         """Remember the content of a file that has been synced to disk."""
         path = f"/proc/self/fd/{descriptor}"
         if os.path.isfile(path):
-            with _open(path, "rb") as stream:
-                self.synced[_key(os.fstat(descriptor))] = stream.read()
+            self._note(path)
+
+    def _note(self, path: str) -> None:
+        stream = _open(path, "rb")
+        self.synced[_key(os.fstat(stream.fileno()))] = stream.read()
+        self._kept.append(stream)
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
