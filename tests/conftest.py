@@ -347,3 +347,11 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Backbone, "embed", recorded)
     return seen
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Finished and stopped runs that campaigns damage."""
+    from tools.campaigns.workshop import Workshop
+
+    return Workshop(tmp_path_factory.mktemp("workshop"))

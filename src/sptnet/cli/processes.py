@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sptnet.errors import Misuse, SptnetError
 from sptnet.runtime.torchrun import is_first
@@ -29,7 +30,8 @@ def set_up_rank(arguments: Sequence[str]) -> None:
 def let_first_print(error: SptnetError) -> None:
     """Wait on a rank that prints nothing: torchrun ends all ranks as soon as one has ended, the printing one too."""
     if not error.reported_elsewhere and not prints_error(error):
-        time.sleep(SECONDS_TO_PRINT)
+        with suppress(KeyboardInterrupt):  # torchrun's signal to end, once the other rank has printed
+            time.sleep(SECONDS_TO_PRINT)
 
 
 def prints_error(error: SptnetError) -> bool:
