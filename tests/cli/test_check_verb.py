@@ -164,7 +164,7 @@ def test_the_time_is_that_of_the_plan(pets: Path, call: Call) -> None:
 # --- as discover ------------------------------------------------------------------------------------------------------
 
 EMBEDDED_SMALL = ["--backbone", "sptnet_digits_vit", "--set", "backbone.image_size=32", "--device", "cpu"]
-ONLY_OF_DISCOVER = {"out", "continue_", "dry_run", "resume", "overwrite", "open_it"}
+ONLY_OF_DISCOVER = {"out", "track", "continue_", "dry_run", "resume", "overwrite", "open_it"}
 
 
 def test_check_has_the_options_of_discover() -> None:
@@ -184,7 +184,7 @@ def test_check_has_the_options_of_discover() -> None:
         (
             {"cat": 1, "unlabelled": 2},
             ["--categories", "4"],
-            "n_categories is 4, but there are only 3 training images.",
+            "n_categories is 4, but there are only 3 images.",
         ),
         ({"cat": 1, "unlabelled": 1}, ["--method", "kmeans", "--categories", "2"], "there is only 1 unlabelled image."),
         ({"cat": 1, "dog": 1, "unlabelled": 3}, ["--categories", "1"], "but 2 categories are known already."),

@@ -105,7 +105,7 @@ def test_endless_values_stay_text() -> None:
     ("sizes", "says"),
     [
         (
-            {"method": "gcd", "gcd.output": 2**20, "head.bottleneck": 4096},
+            {"method": "gcd", "gcd.output": 2**18, "head.bottleneck": 4096},
             "bottleneck and gcd.output make a head of",
         ),
         (
@@ -157,7 +157,7 @@ def test_the_estimator_has_the_same_bounds(changes: dict[str, Any], says: str, d
         ("n_categories=1000000", "n_categories is 1000000, but there are only 60 images."),
         ("category_factor=1e30", "category_factor 1e+30 times 10 is 1e+31, but there are only 60 images."),
         ("sskmeans.n_init=99999999999", "sskmeans.n_init: input should be less than or equal to 10000"),
-        ("gcd.output=99999999999", "gcd.output: input should be less than or equal to 1048576"),
+        ("gcd.output=99999999999", "gcd.output: input should be less than or equal to 262144"),
         ("backbone.image_size=100000", "backbone.image_size: input should be less than or equal to 4096"),
         ("simgcd.learning_rate=inf", "simgcd.learning_rate: input should be a finite number. Got inf."),
         ("simgcd.temperature.x.y=1", "unknown key simgcd.temperature"),

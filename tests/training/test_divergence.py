@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from conftest import Call
 from sptnet.config import Config
 from sptnet.data.load import SplitImages
 from sptnet.errors import Failure
@@ -69,6 +70,17 @@ def test_a_diverged_run_fails(case: str, tiny_config: Config, few_digits: SplitI
 def test_the_same_steps_with_a_usual_rate_finish(tiny_config: Config, few_digits: SplitImages, tmp_path: Path) -> None:
     config = one_step(tiny_config, few_digits, "sptnet", "sptnet", {})
     assert run(config, tmp_path / "run", few_digits).facts()["status"] == "finished"
+
+
+def test_the_command_ends_with_one_line(train_words: list[str], tmp_path: Path, call: Call) -> None:
+    changes = ["method=simgcd", "simgcd.learning_rate=1e30", "simgcd.epochs=1", "training.batch_size=60"]
+    settings = [word for change in changes for word in ("--set", change)]
+    answer = call(*train_words, "--out", tmp_path / "run", *settings)
+    assert answer.code == 1
+    last = answer.err.splitlines()[-1]
+    assert last.startswith("error: the features of the images are not finite: the training has diverged")
+    assert "finished" not in answer.out + answer.err
+    assert RunFolder(tmp_path / "run").facts()["status"] != "finished"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

@@ -1,6 +1,8 @@
 """Settings of the systems that SPTNet is compared with. Defaults are the published ones; `docs/methods.md` says where
 nothing was published and what was chosen instead."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from sptnet.config.sections import (
@@ -64,7 +66,7 @@ class DcclSettings(ContrastiveSettings):
     neighbors: Count = 15
     threshold: Share = Field(0.6, description="least similarity of neighbours")
     least_size: Count = Field(5, description="images of the smallest conception")
-    instances: Count = Field(16, description="images per conception in a batch")
+    instances: Annotated[int, Field(ge=1, le=4096)] = Field(16, description="images per conception in a batch")
     temperature: Positive = 0.05
     kept: Share = Field(0.1, description="share of a centroid that an image leaves unchanged")
     first_weight: NonNegative = 0.04

@@ -217,7 +217,7 @@ def _renew_page(run: Path, renew: bool) -> None:
         from sptnet.report.page.write import write_report
 
         page = write_report(run, model_pictures=has_model_pictures(run)).page
-        print(f"wrote {page}")
+        show_line(f"wrote {page}")
     elif (older := tell_page(run)) is not None:
         say(f"{older} is older than the edits. Renew it with: {shlex.join(['sptnet', 'report', str(run)])}")
 
