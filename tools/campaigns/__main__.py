@@ -25,10 +25,12 @@ def main() -> int:
     parser.add_argument("--cases", type=int, help="most cases per campaign")
     parser.add_argument("--case", type=int, help="run the case of this number alone; needs --only")
     parser.add_argument("--out", type=Path, help="file for a JSON line per case")
-    parser.add_argument("--keep", type=Path, help="folder to work in, which is kept; a temporary one if not given")
+    parser.add_argument("--keep", type=Path, help="new folder to work in, which is kept; a temporary one if not given")
     options = parser.parse_args()
     if options.case is not None and len(options.only or ()) != 1:
         parser.error("--case needs --only NAME")
+    if options.keep and options.keep.is_dir() and any(options.keep.iterdir()):
+        parser.error(f"{options.keep} is not empty")
     chosen = [kind for kind in CAMPAIGNS if not options.only or kind.name in options.only]
     with tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as temporary:
         shop = Workshop(options.keep or Path(temporary))

@@ -24,7 +24,10 @@ MEANT = {0, 1, 2, 129, 130, 143}
 
 @dataclass(frozen=True)
 class Ended:
-    """End of a command: exit code, minus the number of the signal if a signal ended it; output; peak memory."""
+    """End of a command: exit code, minus the number of the signal if a signal ended it; output; peak memory.
+
+    On a terminal, `out` and `err` are both all that was shown.
+    """
 
     code: int
     out: bytes
@@ -157,7 +160,8 @@ class Child:
         code = os.waitstatus_to_exitcode(status)
         if self._screen is not None:
             os.close(self._screen[0])
-            return Ended(code, b"", self._shown, usage.ru_maxrss / 1024, hung)
+            shown = self._shown.replace(b"\r\n", b"\n")
+            return Ended(code, shown, shown, usage.ru_maxrss / 1024, hung)
         return Ended(code, _content(self.out), _content(self.err), usage.ru_maxrss / 1024, hung)
 
     def _read_screen(self) -> None:

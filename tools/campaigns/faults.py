@@ -24,7 +24,8 @@ Fault = Callable[[Workshop, Random, Path], str]
 def _limited(shop: Workshop, case: Path, scenario: Scenario, prepare: Callable[[], object]) -> str:
     """Run a scenario under a fault, which must end in success or a one-line error; then recover without the fault."""
     words = scenario.set_up(shop, case)
-    ended = shop.call(words, case.parent / f"{case.name}-logs", prepare)
+    # on a terminal, since files for the output would be limited too
+    ended = shop.call(words, case.parent / f"{case.name}-logs", prepare, terminal=True)
     return f"{scenario.name}: {ended.complaint}" if ended.complaint else _judged(shop, case, scenario, ended)
 
 

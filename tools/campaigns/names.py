@@ -132,7 +132,7 @@ class HostileNames(Campaign):
         for words in commands:
             terminal = words[0] == "predict" or random.random() < 0.5
             ended = Child(words, logs, terminal=terminal).wait()
-            problem = self._complaint(ended) or shown(ended)
+            problem = ended.complaint or shown(ended)
             if problem:
                 problems[str(words[0])] = f"{words[0]}: {problem}"
             if words[0] == "discover" and ended.code != 0:
@@ -146,11 +146,6 @@ class HostileNames(Campaign):
             if with_page:
                 problems["page"] = wrong_page(self.browser.visit(run / "report.html"), self._plain)
         return "; ".join(filter(None, problems.values()))
-
-    @staticmethod
-    def _complaint(ended: Ended) -> str:
-        """Return a complaint; on a terminal, lines end with a carriage return."""
-        return Ended(ended.code, ended.out, ended.err.replace(b"\r\n", b"\n"), ended.peak_mb, ended.hung).complaint
 
     @cached_property
     def browser(self) -> Browser:

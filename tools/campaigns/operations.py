@@ -179,7 +179,8 @@ def _wrap_writers(watch: Watch) -> None:
         try:
             watch.before("write", _name_of(os.fspath(filename)))
         except OSError as error:  # safetensors has an error of its own
-            raise SafetensorError(f"Error while serializing: I/O error: {error.strerror}") from error
+            reason = f"{error.strerror} (os error {error.errno})"
+            raise SafetensorError(f"Error while serializing: I/O error: {reason}") from error
         serialize(tensors, filename, metadata)
         if watch.tear is not None:
             content = torn(Path(filename).read_bytes())

@@ -118,10 +118,10 @@ def _edited(words: list[str]) -> Check:
         stored = stored_edits(run)
         if b"done: " in ended.out and stored != [words[0]]:
             return "the edit was reported as done, but is not stored"
-        attempts = [[*command, "list"]] if stored else [[*command, *words], [*command, "list"]]
-        good, said = run_again(shop, case, *attempts)
-        if not good:
-            return said
+        for again in ([*command, "list"],) if stored else ([*command, *words], [*command, "list"]):
+            good, said = run_again(shop, case, again)
+            if not good:
+                return said
         stored = stored_edits(run)
         return "" if stored == [words[0]] else f"the log of edits holds {stored}"
 

@@ -101,13 +101,14 @@ class Workshop:
     def discover(self, out: Path, more: dict[str, Any] | None = None, data: Path | None = None) -> list[str]:
         """Words of a discovery with SimGCD."""
         chosen = ["--method", "simgcd", "--epochs", "1"]
-        return ["discover", str(data or self.data), "--out", str(out), *chosen, *self.settings(more)]
+        own = {"views.bank": 2, **(more or {})}  # not as many views as the disk has room for
+        return ["discover", str(data or self.data), "--out", str(out), *chosen, *self.settings(own)]
 
     def call(
-        self, words: Sequence[object], logs: Path, prepare: Callable[[], object] = nothing, seconds: float = 60.0
+        self, words: Sequence[object], logs: Path, prepare: Callable[[], object] = nothing, terminal: bool = False
     ) -> Ended:
         """Run a command in a forked process."""
-        return Child(words, logs, prepare).wait(seconds)
+        return Child(words, logs, prepare, terminal=terminal).wait()
 
     def must(self, words: Sequence[object], logs: Path) -> Ended:
         """Run a command that has no reason to fail."""
