@@ -17,12 +17,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from conftest import Call, random_model
-from sptnet.config import PromptSettings
+from sptnet.config import Config, PromptSettings
 from sptnet.errors import Failure, Misuse, SptnetError
 from sptnet.model.backbone import build_backbone
 from sptnet.model.model_folder import ModelCard, load_model, save_model
 from sptnet.model.published import build_published, read_published
 from sptnet.model.weights import as_backbone, load_weights, read_weights
+from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.digest import digest
 
 NAMES = tuple(f"c{i}" for i in range(10))
@@ -344,7 +345,7 @@ def test_the_command_line_names_a_damaged_description(
     folder: Path, text: str, verb: str, digit_folder: Path, call: Call
 ) -> None:
     (folder / "model.json").write_bytes(text.encode("latin1"))
-    (folder.parent / "config.toml").write_text("")
+    RunFolder(folder.parent).write_config(Config())
     more = {"predict": [digit_folder], "evaluate": ["--data", digit_folder], "report": []}[verb]
     answer = call(verb, folder.parent, *more)
     assert (answer.code, answer.out, answer.err.count("\n")) in ((1, "", 1), (2, "", 1))

@@ -493,7 +493,7 @@ def test_from_a_discovery_to_predictions(call: Call, tmp_path: Path, monkeypatch
     assert call("report", run).code == 0
     page = (run / "report.html").read_text()
     assert f"{other} categories are in force" in page
-    assert f"sptnet edit {run} count N" in page
+    assert f"sptnet edit {run.name} count N" in page
     before = count_file(run, other).read_bytes()
     assert call("discover", "--resume", "--out", run, "--no-report").code == 0
     assert count_file(run, other).read_bytes() == before

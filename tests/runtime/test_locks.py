@@ -140,7 +140,7 @@ def test_an_exception_in_a_forked_process_leaves_the_lock_of_the_parent(tmp_path
             pytest.fail("the parent holds it")
 
 
-@pytest.mark.parametrize("content", ["notes of mine\n", '{"a": 1}\n', '{"sptnet": "lock"}\n'])
+@pytest.mark.parametrize("content", ["notes of mine\n", '{"a": 1}\n', '{"sptnet": 1}\n'])
 def test_a_file_of_another_kind_is_not_written_to(tmp_path: Path, content: str) -> None:
     path = tmp_path / ".lock"
     path.write_text(content)
@@ -161,6 +161,18 @@ def test_links_folders_and_pipes_are_no_locks(tmp_path: Path) -> None:
         assert not is_lock_file(tmp_path / name)
         check_free(tmp_path / name, "it")
     assert (tmp_path / "victim").read_text() == ""
+
+
+@pytest.mark.parametrize("length", [0, 1, 10, 17, 30, 60])
+def test_a_record_that_was_cut_off_is_taken_over(tmp_path: Path, length: int) -> None:
+    path = tmp_path / ".lock"
+    with hold(path, "it"):
+        whole = path.read_bytes()
+    for left in (whole[:length], bytes(length)):
+        path.write_bytes(left)
+        assert is_lock_file(path)
+        with hold(path, "it"):
+            assert path.read_bytes().startswith(b'{"sptnet": "lock", ')
 
 
 def test_the_end_of_a_longer_record_is_harmless(tmp_path: Path) -> None:

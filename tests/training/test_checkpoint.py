@@ -329,3 +329,14 @@ def test_other_images_are_refused(stopped, few_digits, run_it, change):
         run_it(stopped, data=data, resume=True)
     assert (stopped / "metrics.jsonl").read_text() == metrics
     assert json.loads((stopped / "run.json").read_text())["status"] == "stopped"
+
+
+def test_a_checkpoint_that_lacks_momentum_is_refused(forge, few_digits, run_it):
+    """The optimiser cannot go on with a part of it."""
+    stopped = forge()
+    path = newest_checkpoint(stopped / "checkpoints")
+    checkpoint = load_checkpoint(path)
+    names = [name for name in checkpoint.tensors if name.startswith("momentum.")]
+    forge(remove=names[:1], momentum=len(names))
+    with pytest.raises(Failure, match=r"is damaged \(the momentum of 1 parameters is missing\)\. Delete it"):
+        run_it(stopped, data=few_digits, resume=True)

@@ -61,7 +61,7 @@ def test_a_stopped_part_counts_with_its_epochs(
         with pytest.raises(KeyboardInterrupt):
             run_it(run.path, config, few_digits)
     stopped = run.facts()
-    assert (stopped["status"], "seconds" in stopped) == ("running", False)
+    assert (stopped["status"], "seconds" in stopped) == ("stopped", False)
     run_it(run.path, None, few_digits, resume=True)
     facts = run.facts()
     first, second = facts["parts"]

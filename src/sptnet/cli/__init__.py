@@ -88,6 +88,12 @@ def main() -> None:
         except OSError as error:
             show_error(f"error: {error}")
             sys.exit(1)
+        except MemoryError:
+            show_error(
+                "error: not enough memory. Close other programs, or ask for less: a smaller --set training.batch_size=N, "
+                "--set views.workers=0."
+            )
+            sys.exit(1)
 
 
 def _end(stop: Stopped) -> NoReturn:

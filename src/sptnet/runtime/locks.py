@@ -32,6 +32,7 @@ _UNSUPPORTED = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, err
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 _PAUSE = 0.02
 _LONGEST_RECORD = 1000
+_BEGINNING = b'{"sptnet": "lock"'
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _held: set[int] = set()
 
@@ -118,8 +119,8 @@ def is_lock_file(path: Path) -> bool:
     """True for a file that `hold` has written, or an empty one that it was about to write."""
     if path.is_symlink() or not path.is_file():
         return False
-    text = path.read_bytes()[: _LONGEST_RECORD + 1]
-    return not text or _holder(text) is not None
+    with path.open("rb") as file:
+        return _is_record(file.read(_LONGEST_RECORD))
 
 
 def _acquire(path: Path, what: str, shared: bool, wait: float) -> int | None:
@@ -195,14 +196,19 @@ def _is_at(file: int, path: Path) -> bool:
 def _record(file: int, path: Path, shared: bool) -> None:
     """Write process, host and time; a file with other content is nobody's lock, and stays as it is."""
     before = os.pread(file, _LONGEST_RECORD, 0)
-    if before.strip() and _holder(before) is None:
+    if not _is_record(before):
         raise Misuse(f"{path} is not a lock file of sptnet. Move it away.")
     use, host = "shared" if shared else "exclusive", socket.gethostname()
-    record = {"sptnet": "lock", "use": use, "process": os.getpid(), "host": host, "since": time.time()}
-    text = json.dumps(record).encode() + b"\n"
+    record = {"use": use, "process": os.getpid(), "host": host, "since": time.time()}
+    text = _BEGINNING + b", " + json.dumps(record).encode()[1:] + b"\n"
     with disk_problems(path):
         os.pwrite(file, text, 0)  # over the old record first, which needs no room on a full disk
         os.ftruncate(file, len(text))
+
+
+def _is_record(text: bytes) -> bool:
+    """True for a record, and for one that a kill or a power cut has cut off or left empty."""
+    return text.startswith(_BEGINNING) or _BEGINNING.startswith(text) or not text.strip(b"\0 \n")
 
 
 def _holder(text: bytes) -> str | None:

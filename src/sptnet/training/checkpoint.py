@@ -51,6 +51,7 @@ class CheckpointShape(FileShape):
 
     stage: Number
     epoch: Number
+    momentum: Number = 0
     frozen: str = ""
     best: Annotated[list[Annotated[float, Field(ge=0, le=10**12)]], Field(min_length=2, max_length=2)] | None = None
     scalers: dict[str, Annotated[dict[str, float], AfterValidator(_check_scaler)]]
@@ -66,7 +67,8 @@ def frozen_digest(model: nn.Module, trained: set[str]) -> str:
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint and remove all but the newest two."""
     make_folder(folder)
-    facts = json.dumps({"stage": checkpoint.stage, "epoch": checkpoint.epoch, **checkpoint.facts})
+    said = {"stage": checkpoint.stage, "epoch": checkpoint.epoch, "momentum": _n_momentum(checkpoint.tensors)}
+    facts = json.dumps(said | checkpoint.facts)
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     metadata = {"sptnet": facts, "sha256": digest(tensors, facts)}
     path = folder / f"stage{checkpoint.stage}-epoch{checkpoint.epoch:05d}.safetensors"
@@ -74,6 +76,10 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     for old in sorted(folder.glob("stage*.safetensors"))[:-KEEP]:
         old.unlink()
     return path
+
+
+def _n_momentum(tensors: Mapping[str, Tensor]) -> int:
+    return sum(name.startswith("momentum.") for name in tensors)
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
@@ -94,6 +100,9 @@ def load_checkpoint(path: Path) -> Checkpoint:
             raise ValueError("its checksum differs")
         facts = parse_json(metadata["sptnet"])
         check_shape(facts, CheckpointShape)
+        missing = facts.pop("momentum", _n_momentum(tensors)) - _n_momentum(tensors)  # 0.1.0 did not count them
+        if missing:
+            raise ValueError(f"the momentum of {missing} parameters is missing")
     return Checkpoint(facts.pop("stage"), facts.pop("epoch"), tensors, facts)
 
 
