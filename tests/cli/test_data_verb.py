@@ -54,15 +54,23 @@ def test_a_whole_data_set_agrees(call: Call, small_cub: Callable[..., Path]) -> 
     }
 
 
-def test_a_count_that_differs_is_a_failure(call: Call, small_cub: Callable[..., Path]) -> None:
+def test_a_count_that_differs_is_a_failure(call: Call, small_cub: Callable[..., Path], tmp_path: Path) -> None:
     answer = call("cub", "--data", small_cub(train=exactly(20), unlabelled=in_thousands(4.5)))
     assert answer.code == 1
     assert answer.table["training images"] == ("16", "20")
     assert answer.table["unlabelled images"] == ("12", "4.5K")
+    assert call("cub", "--data", tmp_path, "--json") == (1, "", answer.err)
     assert answer.err.startswith(
         "error: cub has 16 training images, the makers ship 20: 4 are missing; "
         "cub has 12 unlabelled images, the published split has 4.5K. Fetch it again: CUB-200-2011 is at"
     )
+
+
+def test_counts_as_json(call: Call, small_cub: Callable[..., Path]) -> None:
+    answer = call("cub", "--data", small_cub(unlabelled=in_thousands(0)), "--json")
+    counts = {count["what"]: (count["found"], count["expected"]) for count in json.loads(answer.out)["counts"]}
+    assert counts["training images"] == (16, {"value": 16, "rounded_to": 1})
+    assert counts["unlabelled images"] == (12, {"value": 0, "rounded_to": 100})
 
 
 def test_nothing_is_written_when_counts_differ(call: Call, small_cub: Callable[..., Path], tmp_path: Path) -> None:

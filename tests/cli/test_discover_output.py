@@ -16,7 +16,7 @@ TO_CHECK = "labels to check: 2 (the model contradicts them; the report shows the
 
 def printed(run: Path, page: bool, capsys: pytest.CaptureFixture[str]) -> list[str]:
     report = write_report(run, tell=lambda message: None, model_pictures=False) if page else read_for_report(run)
-    print_result(run, report, open_it=False)
+    print_result(run, report)
     return capsys.readouterr().out.splitlines()
 
 

@@ -194,7 +194,7 @@ def test_the_next_commands_can_be_pasted(name: str, tmp_path: Path, capsys: pyte
     result = small_result()
     hostile = RunResult(**{**vars(result), "names": (*result.names[:2], name, "new-2")})
     run = make_run(tmp_path / "my \x1b run", hostile)
-    print_result(run, read_for_report(run), open_it=False)
+    print_result(run, read_for_report(run))
     lines = capsys.readouterr().out.splitlines()
     commands = lines[lines.index("next:") + 1 :]
     assert len(commands) == 4 and all(is_harmless(line) for line in lines)

@@ -32,7 +32,7 @@ def test_the_list_of_a_folder_also_as_json(folder: str, call: Call) -> None:
     names = [name for name in recipe_names() if name.startswith("cub/")]
     assert [line.split()[0] for line in call("recipes", "list", folder)[1].splitlines()[1:]] == names
     code, out, _ = call("recipes", "list", folder, "--json")
-    entries = json.loads(out)
+    entries = json.loads(out)["recipes"]
     assert (code, [entry["name"] for entry in entries]) == (0, names)
     assert entries[names.index("cub/sptnet")] == {
         "name": "cub/sptnet",

@@ -146,7 +146,7 @@ def test_a_whole_discovery(
     assert "report: runs/photos/report.html" in answer.out
     assert "  sptnet discover --continue runs/photos --out runs/photos-2\n" in answer.out
     assert "  sptnet export runs/photos --as links --to runs/photos-sorted\n" in answer.out
-    assert answer.out.splitlines()[-1] == "no browser was found. Open the report by hand."
+    assert answer.err.splitlines()[-1] == "no browser was found. Open the report by hand."
     assert shown == [(tmp_path / run / "report.html").as_uri()]
     assert "<html" in (run / "report.html").read_text()[:400]
     assert not (run / "tokens").exists(), "the token bank has served"

@@ -90,7 +90,7 @@ def main() -> None:
             sys.exit(1)
         except MemoryError:
             show_error(
-                "error: not enough memory. Close other programs, or ask for less: a smaller --set training.batch_size=N, "
+                "error: not enough memory. Close other programs, or ask for less: --set training.batch_size=N, "
                 "--set views.workers=0."
             )
             sys.exit(1)

@@ -29,6 +29,8 @@ TRACK = Annotated[
     ),
 ]
 
+JSON = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object; notes go to stderr.")]
+
 # Of `discover` and `check`, which take the same options for images and plan.
 LABELS = Annotated[Path | None, typer.Option(help="CSV of path,label instead of sub-folder names.")]
 UNLABELLED = Annotated[str | None, typer.Option(help="Sub-folder of unsorted images, if called otherwise.")]

@@ -9,7 +9,14 @@ from sptnet.data.readable import check_share
 from sptnet.errors import Misuse
 from sptnet.inference.bulk.image_list import named_images
 from sptnet.inference.bulk.job import describe_job, open_folder
-from sptnet.inference.bulk.tables import NamedPredictor, Tally, unreadable_file, write_parts, write_table
+from sptnet.inference.bulk.tables import (
+    NamedPredictor,
+    PredictedTable,
+    Tally,
+    unreadable_file,
+    write_parts,
+    write_table,
+)
 from sptnet.inference.predictor import load
 from sptnet.results.edits.names import names_for
 from sptnet.runtime.files import check_new_file, check_outside
@@ -24,11 +31,12 @@ def predict_table(
     list_file: Path | None = None,
     device: str = "auto",
     max_unreadable: float = 0.01,
-) -> None:
+) -> PredictedTable:
     """Predict images into one CSV table with a row per image; `out` is a new file or an open text stream.
 
     Images are files and folders, and the lines of `list_file`. The category names of an edited run are those of the
-    edits. Up to a share `max_unreadable` of unreadable images is skipped; beside a file, another one lists them.
+    edits. Up to a share `max_unreadable` of unreadable images is skipped; beside a file, another one lists them. Also
+    returns the table.
     """
     if rank_from_environment(os.environ).size > 1:
         raise Misuse("several processes cannot write one table. Give a folder for their parts with `parts=DIR`.")
@@ -38,7 +46,7 @@ def predict_table(
         check_new_file(unreadable_file(out))
     check_share(max_unreadable)
     listed = named_images(images, list_file)
-    write_table(NamedPredictor(load(run, device), names_for(run)), listed.paths, out, max_unreadable)
+    return write_table(NamedPredictor(load(run, device), names_for(run)), listed.paths, out, max_unreadable)
 
 
 def predict_parts(

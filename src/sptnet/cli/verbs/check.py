@@ -1,9 +1,8 @@
 """`sptnet check`."""
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +11,7 @@ from sptnet.cli.options import (
     CATEGORIES,
     DEVICE,
     EPOCHS,
+    JSON,
     LABELS,
     METHOD,
     MINUTES,
@@ -24,13 +24,12 @@ from sptnet.cli.options import (
     WEIGHTS,
     discovery_settings,
 )
-from sptnet.cli.output import show_line
+from sptnet.cli.output import show_json, show_line
 from sptnet.runtime.text import shell_line
 
 if TYPE_CHECKING:
     from sptnet.data.check.findings import Finding
     from sptnet.data.check.folder_check import FolderCheck
-    from sptnet.discovery.plan import Plan
 
 MOST_ROWS = 50
 MOST_EXAMPLES = 10
@@ -54,7 +53,7 @@ def check(
     settings: SETTING = None,
     no_report: NO_REPORT = False,
     no_time: Annotated[bool, typer.Option("--no-time", help="Skip the plan and its times.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: JSON = False,
 ) -> None:
     """Check a folder before `discover`: unreadable images, duplicates, images too small or too few; and its plan.
 
@@ -64,6 +63,7 @@ def check(
     from dataclasses import asdict, replace
 
     from sptnet.cli.discover_output import print_plan
+    from sptnet.cli.json_objects import plan_object
     from sptnet.discovery.discover import Wishes
     from sptnet.discovery.preview import preview_discovery
     from sptnet.runtime import progress
@@ -88,8 +88,8 @@ def check(
     findings = [replace(finding, sentence=progress.spell(finding.sentence)) for finding in preview.findings]
     if as_json:
         described = [{"about": f.about, "sentence": f.sentence, "stops": f.stops} for f in findings]
-        time = None if discovery is None else time_of(discovery.plan)
-        show_line(json.dumps({**asdict(checked), "findings": described, "can_train": preview.possible, "time": time}))
+        time = None if discovery is None else plan_object(discovery.plan)
+        show_json({**asdict(checked), "findings": described, "can_train": preview.possible, "time": time})
     else:
         _show(checked, findings)
         show_line("ready for training" if preview.possible else "not ready for training")
@@ -99,17 +99,6 @@ def check(
             show_line(f"begin with: {shell_line(['sptnet', 'discover', *words])}")
     if not preview.possible:
         raise typer.Exit(1)
-
-
-def time_of(plan: "Plan") -> dict[str, Any]:
-    """Return the plan in the form of --json: method, seconds in all, limit in minutes, steps and reasons."""
-    return {
-        "method": plan.config.method,
-        "seconds": round(plan.seconds),
-        "minutes": plan.minutes,
-        "steps": [{"what": step.what, "seconds": round(step.seconds, 1)} for step in plan.steps],
-        "reasons": list(plan.reasons),
-    }
 
 
 def _show(checked: "FolderCheck", findings: "list[Finding]") -> None:

@@ -1,12 +1,16 @@
 """`sptnet data`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sptnet.cli import completion
-from sptnet.cli.output import show_line
+from sptnet.cli.options import JSON
+from sptnet.cli.output import show_json, show_line
+
+if TYPE_CHECKING:
+    from sptnet.data.benchmarks.counts import CountRow
 
 OTHER_SOURCES = ("folder", "domains", "digits")
 """Sources that are no benchmarks."""
@@ -31,6 +35,7 @@ def data(
         list[str] | None, typer.Option(help="A domain trained on without labels; may be repeated.")
     ] = None,
     check_images: Annotated[bool, typer.Option("--check-images", help="Decode every image.")] = False,
+    as_json: JSON = False,
 ) -> None:
     """Count a data set, compare with the published numbers, and show or write its split."""
     from sptnet.cli.tables import print_table
@@ -46,7 +51,7 @@ def data(
     from sptnet.runtime.progress import tracker
 
     if name is None:
-        _list_benchmarks()
+        _list_benchmarks(as_json)
         return
     if split_out is not None:
         check_new_file(split_out, "split_out")
@@ -76,32 +81,44 @@ def data(
     split = make_split(image_set, known_classes or default, labelled_share, split_seed, labelled_domain=domain)
     published = known_classes in (None, default) and labelled_share == 0.5 and split_seed == 0
     rows = count_rows(image_set, split, expectations(benchmark, published) if benchmark is not None else {})
-    columns = ["", "found", "expected"][: 3 if benchmark is not None else 2]
-    table = [[row.what, f"{row.found:,}", "-" if row.expected is None else str(row.expected)] for row in rows]
-    print_table(
-        benchmark.title if benchmark is not None else image_set.name, columns, [row[: len(columns)] for row in table]
-    )
+    title = benchmark.title if benchmark is not None else image_set.name
+    if not as_json:
+        columns = ["", "found", "expected"][: 3 if benchmark is not None else 2]
+        table = [[row.what, f"{row.found:,}", "-" if row.expected is None else str(row.expected)] for row in rows]
+        print_table(title, columns, [row[: len(columns)] for row in table])
     if benchmark is not None:
         refuse_differences(rows, benchmark)
     if split_out is not None:
         write_split(split, image_set, split_out)
+    if as_json:
+        show_json({"name": name, "title": title, "counts": list(map(_count_object, rows)), "split": split_out})
+    elif split_out is not None:
         show_line(f"split: {split_out}")
 
 
-def _list_benchmarks() -> None:
+def _count_object(row: "CountRow") -> dict[str, Any]:
+    expected = None if row.expected is None else {"value": row.expected.value, "rounded_to": row.expected.step or 1}
+    return {"what": row.what.strip(), "found": row.found, "expected": expected}
+
+
+def _list_benchmarks(as_json: bool) -> None:
     from sptnet.cli.tables import print_table
     from sptnet.data.benchmarks import BENCHMARKS
 
-    rows = [
-        [
-            benchmark.name,
-            benchmark.title,
-            str(benchmark.n_known),
-            str(benchmark.expected.classes - benchmark.n_known),
-            "yes" if benchmark.download else "no",
-        ]
+    listed = [
+        {
+            "name": benchmark.name,
+            "title": benchmark.title,
+            "known_classes": benchmark.n_known,
+            "new_classes": benchmark.expected.classes - benchmark.n_known,
+            "download": benchmark.download is not None,
+        }
         for benchmark in BENCHMARKS.values()
     ]
+    if as_json:
+        show_json({"benchmarks": listed})
+        return
+    rows = [[*map(str, list(entry.values())[:-1]), "yes" if entry["download"] else "no"] for entry in listed]
     print_table("data sets", ["name", "title", "known classes", "new classes", "--download"], rows, lefts=2)
     show_line("count one with: sptnet data NAME --data DIR")
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sptnet.cli import completion
-from sptnet.cli.discover_output import print_plan, print_result
+from sptnet.cli.discover_output import plan_of_discovery, print_plan, print_result, result_of_discovery
 from sptnet.cli.options import (
     BACKBONE,
     CATEGORIES,
     DEVICE,
     EPOCHS,
+    JSON,
     LABELS,
     METHOD,
     MINUTES,
@@ -26,10 +27,11 @@ from sptnet.cli.options import (
     WEIGHTS,
     discovery_settings,
 )
-from sptnet.cli.output import show_line
+from sptnet.cli.output import note_printer, show_json, show_line
 from sptnet.cli.stopping import resumable
 
 if TYPE_CHECKING:
+    from sptnet.report.page.write import Report
     from sptnet.runtime.progress import Say
     from sptnet.training.experiment import Experiment
 
@@ -70,11 +72,13 @@ def discover(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     no_report: NO_REPORT = False,
     open_it: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
+    as_json: JSON = False,
 ) -> None:
     """Sort a folder of images: recognise the categories you know, find the new ones, and write a report."""
     from sptnet.discovery.discover import Wishes, another_round, finish, first_round
     from sptnet.errors import Misuse
     from sptnet.runtime.distributed import world
+    from sptnet.runtime.progress import say
 
     changes = discovery_settings(
         folder,
@@ -92,6 +96,7 @@ def discover(
     ) | ({} if track is None else {"training.track": track})
     if open_it and no_report:
         raise Misuse("--open shows the report, which --no-report leaves out. Give one of them.")
+    note = note_printer(as_json)
     if resume:
         if changes or method or minutes or continue_ or dry_run or overwrite or out is None:
             raise Misuse("--resume goes on with the settings of the run. Give --resume and --out alone.")
@@ -104,15 +109,32 @@ def discover(
         else:
             choose = method == "auto"
             discovery, n_labels = another_round(continue_, target, changes, wishes, choose, overwrite, dry_run)
-            show_line(f"another round on {continue_}: it starts with {n_labels:,} labels", flush=True)
-        print_plan(discovery.plan, discovery.images)
+            note(f"another round on {continue_}: it starts with {n_labels:,} labels")
+        if dry_run and as_json:
+            refusal = _what_is_there(target, overwrite, discovery.plan.config.data.folder)
+            show_json(plan_of_discovery(discovery, refusal))
+            return
+        print_plan(discovery.plan, discovery.images, note)
         if dry_run:
             show_line("nothing was started. Leave --dry-run out to begin.")
-            _say_what_is_there(target, overwrite, discovery.plan.config.data.folder)
+            refusal = _what_is_there(target, overwrite, discovery.plan.config.data.folder)
+            if refusal is not None:
+                say(f"before it can begin: {refusal}")
             return
         with resumable("discover", target):
             experiment = discovery.train(overwrite, ["sptnet", *sys.argv[1:]], _print_epoch())
-    world().do_first(lambda: print_result(target, finish(target, experiment, not no_report), open_it))
+    world().do_first(lambda: _print(target, finish(target, experiment, not no_report), open_it, as_json))
+
+
+def _print(run: Path, report: "Report", open_it: bool, as_json: bool) -> None:
+    """Print the result, and open the page if asked."""
+    import webbrowser
+
+    from sptnet.runtime.progress import say
+
+    show_json(result_of_discovery(run, report)) if as_json else print_result(run, report)
+    if open_it and report.page is not None and not webbrowser.open(report.page.absolute().as_uri()):
+        say("no browser was found. Open the report by hand.")
 
 
 def _target(folder: Path | None, continue_: Path | None, out: Path | None) -> Path:
@@ -130,16 +152,17 @@ def _target(folder: Path | None, continue_: Path | None, out: Path | None) -> Pa
     return out or Path("runs") / (folder.resolve().name or "run")
 
 
-def _say_what_is_there(out: Path, overwrite: bool, data_folder: str | None) -> None:
-    """Say why a run cannot be written into `out`, if it cannot."""
+def _what_is_there(out: Path, overwrite: bool, data_folder: str | None) -> str | None:
+    """Return why a run cannot be written into `out`, with flags; None if it can."""
     from sptnet.errors import Misuse
     from sptnet.results.run_folder import RunFolder
-    from sptnet.runtime.progress import say
+    from sptnet.runtime import progress
 
     try:
         RunFolder(out).check_new(overwrite, data_folder)
     except Misuse as refusal:
-        say(f"before it can begin: {refusal}")
+        return progress.spell(str(refusal))
+    return None
 
 
 def _resume(out: Path) -> "Experiment":

@@ -1,6 +1,5 @@
 """`sptnet estimate`."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sptnet.cli import completion
-from sptnet.cli.options import BACKBONE, DEVICE, SETTING, WEIGHTS, given_settings, of_backbone, source_settings
-from sptnet.cli.output import show_line
+from sptnet.cli.options import BACKBONE, DEVICE, JSON, SETTING, WEIGHTS, given_settings, of_backbone, source_settings
+from sptnet.cli.output import show_json, show_line
 
 if TYPE_CHECKING:
     from sptnet.inference.count_categories import RunCount
@@ -39,7 +38,7 @@ def estimate(
     weights: WEIGHTS = None,
     device: DEVICE = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw the curve.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: JSON = False,
 ) -> None:
     """Estimate the number of categories among images, some of which may be labelled."""
     from sptnet.config.recipes import load_recipe
@@ -62,7 +61,7 @@ def estimate(
     if plot is not None:
         world().do_first(lambda: plot_count(count.estimate, plot, count.n_known, count.truth))
     if as_json:
-        show_line(json.dumps({**asdict(count.estimate), "n_known": count.n_known, "truth": count.truth}))
+        show_json({**asdict(count.estimate), "n_known": count.n_known, "truth": count.truth})
     else:
         _show(count, plot)
 

@@ -1,13 +1,13 @@
 """`sptnet evaluate`."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sptnet.cli import completion
-from sptnet.cli.output import show_line
+from sptnet.cli.options import JSON
+from sptnet.cli.output import show_json
 
 
 def evaluate(
@@ -34,12 +34,11 @@ def evaluate(
     device: Annotated[
         str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.devices)
     ] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: JSON = False,
 ) -> None:
     """Score a model: All/Old/New accuracy in all variants, NMI and ARI."""
     from sptnet.cli.tables import print_scores
     from sptnet.inference.evaluate import evaluate as score_model
-    from sptnet.results.run_folder import finite
 
     scores = score_model(run, data, source, max_unreadable, not no_prompts, device)
-    show_line(json.dumps(finite(scores))) if as_json else print_scores(scores)
+    show_json(scores) if as_json else print_scores(scores)

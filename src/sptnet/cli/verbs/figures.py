@@ -7,7 +7,8 @@ import typer
 
 from sptnet.cli import completion
 from sptnet.cli.flags import flags_of, with_flags
-from sptnet.cli.output import show_line
+from sptnet.cli.options import JSON
+from sptnet.cli.output import show_json, show_line
 
 
 def figures(
@@ -37,6 +38,7 @@ def figures(
         str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.", autocompletion=completion.devices)
     ] = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace figures of the same names.")] = False,
+    as_json: JSON = False,
 ) -> None:
     """Draw runs for a paper: t-SNE, attention maps, prompts, accuracy against a setting. Runs are only read."""
     from sptnet.report.figures.attention_maps import parse_patch
@@ -50,7 +52,11 @@ def figures(
         share=share,
     )
     written = write_figures(runs, out, options, choose_compute(device), overwrite)
+    left_out = [with_flags(reason, flags_of(context.command)) for reason in written.left_out]
+    if as_json:
+        show_json({"files": written.files, "left_out": left_out})
+        return
     for file in written.files:
         show_line(str(file))
-    for reason in written.left_out:
-        show_line(f"left out: {with_flags(reason, flags_of(context.command))}")
+    for reason in left_out:
+        show_line(f"left out: {reason}")

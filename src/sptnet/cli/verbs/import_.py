@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sptnet.cli.output import show_line
+from sptnet.cli.options import JSON
+from sptnet.cli.output import show_json, show_line
 from sptnet.runtime.text import shell_word
 
 
@@ -26,6 +27,7 @@ def import_(
     ] = None,
     frame_width: Annotated[int, typer.Option(min=1, help="Width of the frame inside every patch.")] = 1,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model in --out.")] = False,
+    as_json: JSON = False,
 ) -> None:
     """Turn a published SimGCD or SPTNet checkpoint into a model directory. Nothing in the file is run."""
     from sptnet.model.model_folder import ModelCard, check_replaceable, save_model
@@ -38,6 +40,24 @@ def import_(
     categories, n_known = name_categories(read_names(names) if names else (), known, model.head.n_categories)
     save_model(out.resolve(), model, ModelCard(categories, n_known, prompt, crop_ratio=0.875))
     vit = model.backbone
+    commands = [
+        f"sptnet predict {shell_word(str(out))} IMAGES",
+        f"sptnet evaluate {shell_word(str(out))} --data DIR",
+    ]
+    if as_json:
+        show_json(
+            {
+                "model": out,
+                "kind": checkpoint.kind,
+                "categories": categories,
+                "n_known": n_known,
+                "backbone": vit.name,
+                "image_size": vit.pixels.image_size,
+                "prompt": {"kind": prompt.kind, "width": prompt.width, "border": prompt.border},
+                "next": commands,
+            }
+        )
+        return
     show_line(
         f"{file}: {TITLES[checkpoint.kind]}, {len(categories)} categories ({n_known} known), {vit.name}, images of "
         f"{vit.pixels.image_size} px, {_in_words(prompt)}"
@@ -47,8 +67,8 @@ def import_(
             "the file does not say which categories were known; Old and New need --known N, in a folder also --names"
         )
     show_line(f"wrote {out}. Use it with:")
-    show_line(f"  sptnet predict {shell_word(str(out))} IMAGES")
-    show_line(f"  sptnet evaluate {shell_word(str(out))} --data DIR")
+    for command in commands:
+        show_line(f"  {command}")
 
 
 def _in_words(prompt: Any) -> str:

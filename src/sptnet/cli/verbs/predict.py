@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from sptnet.cli import completion
-from sptnet.cli.output import show_csv
+from sptnet.cli.options import JSON
+from sptnet.cli.output import show_csv, show_json
 from sptnet.cli.stopping import keeping
 
 
@@ -36,12 +37,15 @@ def predict(
     features: Annotated[
         bool, typer.Option("--features", help="With --parts: also the features of each part's images, as safetensors.")
     ] = False,
+    as_json: JSON = False,
 ) -> None:
     """Sort images with a trained model: one row per image with its category and certainty.
 
     The categories of an edited run have their edited names. With --parts, several processes started by torchrun share
     the work. On stdout, control characters in names are escaped.
     """
+    from dataclasses import asdict
+
     from sptnet.errors import Misuse
     from sptnet.inference.predict_files import predict_parts, predict_table
     from sptnet.runtime.progress import say
@@ -55,10 +59,14 @@ def predict(
         max_unreadable = 1.0
     if parts is None:
         table = io.StringIO(newline="")
-        predict_table(
+        predicted = predict_table(
             run, images or [], out or table, list_file=list_file, device=device, max_unreadable=max_unreadable
         )
-        if out is None:
+        if as_json:
+            unreadable = [{"image": problem.name, "reason": problem.reason} for problem in predicted.unreadable]
+            rows = [asdict(row) for row in predicted.rows] if out is None else None
+            show_json({"run": run, "images": len(predicted.rows), "unreadable": unreadable, "out": out, "rows": rows})
+        elif out is None:
             show_csv(table.getvalue())
         return
     with keeping("whole parts are kept. Start the same command again to go on"):
@@ -72,6 +80,9 @@ def predict(
             device=device,
             max_unreadable=max_unreadable,
         )
+    if as_json:
+        show_json({"run": run, "parts": parts, **asdict(tally)})
+        return
     rank = rank_from_environment(os.environ)
     process = f"process {rank.rank + 1} of {rank.size}: " if rank.size > 1 else ""
     say(f"{process}parts done: {tally.done:,}, there already: {tally.skipped:,}, in {parts}")

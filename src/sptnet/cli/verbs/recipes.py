@@ -1,6 +1,5 @@
 """`sptnet recipes`."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sptnet.cli import completion
-from sptnet.cli.output import show_line, show_text
+from sptnet.cli.options import JSON
+from sptnet.cli.output import show_json, show_line, show_text
 from sptnet.runtime.text import shell_word
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ def list_(
         str | None,
         typer.Argument(help="Only the recipes of this folder, such as cub.", autocompletion=completion.recipe_folders),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: JSON = False,
 ) -> None:
     """List all recipes with data set, method, published accuracy (All / Old / New) and a summary."""
     from sptnet.config.recipe_table import recipe_table
 
     entries = recipe_table(folder)
     if as_json:
-        show_text(json.dumps([asdict(entry) for entry in entries], indent=1))
+        show_json({"recipes": [asdict(entry) for entry in entries]})
         return
     rows = [["name", "data set", "method", "All", "Old", "New", "what it does"], *map(_row, entries)]
     widths = [max(len(row[i]) for row in rows) for i in range(6)]
@@ -51,15 +51,21 @@ def _row(entry: "RecipeEntry") -> list[str]:
 def show(
     name: NAME,
     full: Annotated[bool, typer.Option("--full", help="With all defaults filled in.")] = False,
+    as_json: JSON = False,
 ) -> None:
     """Print a recipe."""
-    from sptnet.config.recipes import load_recipe, recipe_text, to_toml
+    from sptnet.config.recipes import load_recipe, recipe_text, recipe_values, to_toml
 
-    show_text(to_toml(load_recipe(name)) if full else recipe_text(name))
+    text = to_toml(load_recipe(name)) if full else recipe_text(name)
+    if as_json:
+        settings = load_recipe(name).model_dump(mode="json") if full else recipe_values(name)
+        show_json({"name": name, "settings": settings, "text": text})
+        return
+    show_text(text)
 
 
 @app.command()
-def copy(name: NAME, file: Annotated[Path, typer.Argument(help="File to write.")]) -> None:
+def copy(name: NAME, file: Annotated[Path, typer.Argument(help="File to write.")], as_json: JSON = False) -> None:
     """Copy a recipe to a file, to change it."""
     from sptnet.config.recipes import recipe_text
     from sptnet.runtime.files import check_new_file, write_text_atomically
@@ -67,4 +73,8 @@ def copy(name: NAME, file: Annotated[Path, typer.Argument(help="File to write.")
     check_new_file(file, "file")
     text = recipe_text(name)
     write_text_atomically(file, text)
-    show_line(f"wrote {file}; use it with: sptnet train {shell_word(str(file))} --data DIR --out RUN")
+    command = f"sptnet train {shell_word(str(file))} --data DIR --out RUN"
+    if as_json:
+        show_json({"name": name, "file": file, "next": [command]})
+        return
+    show_line(f"wrote {file}; use it with: {command}")

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sptnet.cli import completion
-from sptnet.cli.options import BACKBONE, DEVICE, SETTING, TRACK, WEIGHTS, given_settings, of_backbone, source_settings
+from sptnet.cli.options import (
+    BACKBONE,
+    DEVICE,
+    JSON,
+    SETTING,
+    TRACK,
+    WEIGHTS,
+    given_settings,
+    of_backbone,
+    source_settings,
+)
 from sptnet.cli.stopping import resumable
 
 if TYPE_CHECKING:
@@ -39,6 +49,7 @@ def train(
     track: TRACK = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    as_json: JSON = False,
 ) -> None:
     """Train a recipe on a folder of images and write a run directory."""
     from sptnet.config.recipes import load_recipe
@@ -66,7 +77,7 @@ def train(
         config = load_recipe(recipe, source_settings(recipe, data) | changes)
         if start_from is not None:
             config = _starting_from(start_from, config)
-    _run(config, out, resume, overwrite)
+    _run(config, out, resume, overwrite, as_json)
 
 
 def _starting_from(run: Path, config: "Config") -> "Config":
@@ -83,9 +94,12 @@ def _starting_from(run: Path, config: "Config") -> "Config":
     return config.changed(**{config.method: {"start_from": str(run.resolve())}})
 
 
-def _run(config: "Config", out: Path, resume: bool, overwrite: bool) -> None:
+def _run(config: "Config", out: Path, resume: bool, overwrite: bool, as_json: bool) -> None:
+    from sptnet.cli.json_objects import run_object
+    from sptnet.cli.output import show_json
     from sptnet.cli.tables import print_scores
     from sptnet.results.run_folder import RunFolder
+    from sptnet.runtime.distributed import world
     from sptnet.training.experiment import Experiment
 
     folder = RunFolder(out)
@@ -98,7 +112,9 @@ def _run(config: "Config", out: Path, resume: bool, overwrite: bool) -> None:
         scores = experiment.run(resume, overwrite, ["sptnet", *sys.argv[1:]])
     if config.training.track != "none":
         from sptnet.discovery.discover import end_training
-        from sptnet.runtime.distributed import world
 
         world().do_first(lambda: end_training(out, experiment))
+    if as_json:
+        world().do_first(lambda: show_json(run_object(out)))
+        return
     print_scores(scores, out)

@@ -25,7 +25,7 @@ from sptnet.results.predictions import COLUMNS, prediction_rows, rows_for_people
 from sptnet.runtime.files import make_folder, write_csv_atomically
 from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.progress import Bar, bar, say, tracker
-from sptnet.runtime.text import for_spreadsheet, printable
+from sptnet.runtime.text import for_spreadsheet, from_spreadsheet, printable
 from sptnet.runtime.torchrun import Rank
 
 MOST_SHOWN = 10
@@ -59,6 +59,30 @@ class Tally:
     skipped: int
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """Row of a table."""
+
+    image: str
+    category: str
+    is_new: bool
+    certainty: float
+
+    @staticmethod
+    def from_row(row: Sequence[str]) -> "Prediction":
+        """Read a row of `NamedPredictor.rows`."""
+        image, category, is_new, certainty = row
+        return Prediction(from_spreadsheet(image), from_spreadsheet(category), is_new == "yes", float(certainty))
+
+
+@dataclass(frozen=True)
+class PredictedTable:
+    """Rows of a table, and the images that were skipped."""
+
+    rows: list[Prediction]
+    unreadable: list[UnreadableImage]
+
+
 def features_file(table: Path) -> Path:
     """Path of the features of a part, in the order of its rows."""
     return table.with_suffix(".safetensors")
@@ -74,7 +98,9 @@ def part_file(folder: Path, number: int) -> Path:
     return folder / f"part-{number:05d}.csv"
 
 
-def write_table(named: NamedPredictor, paths: Sequence[str], out: Path | TextIO, max_unreadable: float) -> None:
+def write_table(
+    named: NamedPredictor, paths: Sequence[str], out: Path | TextIO, max_unreadable: float
+) -> PredictedTable:
     """Write one table for all images to a file or a text stream, after every image has been predicted."""
     if isinstance(out, Path):
         make_folder(out.parent)
@@ -92,6 +118,7 @@ def write_table(named: NamedPredictor, paths: Sequence[str], out: Path | TextIO,
         say(f"sorted {len(image_set)} images into {len({category for _, category, *_ in rows})} categories: {out}")
     else:
         csv.writer(out).writerows([COLUMNS, *rows])
+    return PredictedTable(list(map(Prediction.from_row, rows)), list(unreadable))
 
 
 def _as_image_set(paths: Sequence[str]) -> ImageSet:
