@@ -428,5 +428,5 @@ def test_a_wrong_path_is_one_line_on_stderr(name: str, as_json: bool, run: Path,
     assert answer.code in (1, 2)
     assert answer.out == ""
     assert answer.err.startswith("error: ") and len(answer.err.splitlines()) == 1
-    assert str(missing) in answer.err or str(run) in answer.err
+    assert str(missing)[:60] in answer.err or str(run) in answer.err  # long names are cut
     assert sorted(tmp_path.rglob("*")) == before
