@@ -27,6 +27,9 @@ def export(
         ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="csv without the column duplicate_of, for which every image is read.")
+    ] = False,
 ) -> None:
     """Write the categories of a run, as edited, or its model for other programs. Your images are only read."""
     from sptnet.errors import Misuse
@@ -40,7 +43,7 @@ def export(
         return
     if form not in FORMS:
         raise Misuse(f"there is no export as {form}. Choose from: {', '.join((*FORMS, *MODEL_FORMS))}.")
-    result = export_run(run, to, form, overwrite)
+    result = export_run(run, to, form, overwrite, quick)
     kept = result.category[result.category >= 0]
     dropped = f" ({len(result) - len(kept):,} dropped)" if len(kept) < len(result) else ""
     show_line(f"wrote {len(kept):,} images in {len(set(kept.tolist()))} categories{dropped}: {to}")
