@@ -137,8 +137,25 @@ def test_json_is_alone_on_stdout(pets: Path, call: Call) -> None:
     ]
     assert [(finding["about"], finding["stops"]) for finding in facts["findings"]] == [
         ("near duplicates", False),
+        ("duplicates", False),
         ("small images", False),
     ]
+
+
+def test_duplicates_can_be_skipped(pets: Path, call: Call) -> None:
+    picture(0, (90, 72)).save(pets / "cat" / "larger.png")
+    said = "1 image that duplicates another can be left out of training, counts and scores with --skip-duplicates: "
+    assert said in call(pets).out
+    facts = json.loads(call(pets, "--json").out)
+    assert facts["duplicates"] == [
+        {"image": "cat/larger.png", "original": "cat/0.png", "label": "cat", "skipped": True}
+    ]
+    answer = call(pets, "--skip-duplicates", *EMBEDDED_SMALL, "--minutes", "0.01", time=True)
+    assert answer.code == 0, answer
+    assert "- 1 image that duplicates another will be left out of training, counts and scores.\n" in answer.out
+    assert "    cat/larger.png duplicates cat/0.png\n" in answer.out
+    images = "images: 15 in pets; 11 labelled of 2 known categories (cat, dog), 4 unsorted; 1 duplicate left out\n"
+    assert images in answer.out
 
 
 def test_the_time_is_that_of_the_plan(pets: Path, call: Call) -> None:

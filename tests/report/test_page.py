@@ -38,7 +38,7 @@ from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import page_data
 from sptnet.report.page.curves import LOSSES, count_chart, reliability_chart, training_charts
 from sptnet.report.page.facts import page_commands, run_facts, without_folders
-from sptnet.report.page.image_facts import file_times, image_facts, second_choices
+from sptnet.report.page.image_facts import file_times, image_facts
 from sptnet.report.page.image_map import ImageMap, image_map, on_grid, sample
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import sample_images
@@ -60,6 +60,7 @@ from sptnet.report.tsne import embed_2d
 from sptnet.results.categories import Category, describe_categories
 from sptnet.results.edits.choose_count import ensure_clustering
 from sptnet.results.edits.log import Drop, Edit, Merge, Move, Rename, SplitCategory, add_edits, apply_edit, current
+from sptnet.results.edits.second_choices import second_choices
 from sptnet.results.edits.types import Count
 from sptnet.results.expected_accuracy import ExpectedAccuracy
 from sptnet.results.run_folder import RunFolder

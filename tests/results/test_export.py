@@ -63,20 +63,6 @@ SORTED = [
 ]
 
 
-def test_csv(run: Path, tmp_path: Path) -> None:
-    export_run(run, tmp_path / "new" / "out.csv", "csv")
-    assert rows(tmp_path / "new" / "out.csv") == [
-        ["image", "category", "is_new", "certainty"],
-        ["cat/a.png", "cat", "no", "1.0000"],
-        ["cat/b.png", "cat", "no", "0.8000"],
-        ["unlabelled/a.png", "dog", "no", "1.0000"],
-        ["unlabelled/dog.png", "dog", "no", "0.9000"],
-        ["unlabelled/e.png", "sea otter", "yes", "0.9000"],
-        ["unlabelled/f.png", "sea otter", "yes", "0.7000"],
-        ["unlabelled/sub/e.png", "sea otter", "yes", "0.6000"],
-    ]
-
-
 def test_json(run: Path, tmp_path: Path) -> None:
     export_run(run, tmp_path / "out.json", "json")
     content = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))

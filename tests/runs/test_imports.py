@@ -43,7 +43,7 @@ DOORS = {
         "clustering.mixture.split_merge_mixture",
     ),
     "data.benchmarks": ("data.benchmarks", "data.benchmarks.counts"),
-    "data.check": ("data.check.findings", "data.check.folder_check"),
+    "data.check": ("data.check.findings", "data.check.folder_check", "data.check.skip_duplicates"),
     "inference.bulk": (),
     "model.vit": ("model.vit.embedding", "model.vit.last_block"),
     "report.figures": ("report.figures.attention_maps", "report.figures.count_plot", "report.figures.write"),

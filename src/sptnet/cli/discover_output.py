@@ -27,6 +27,11 @@ def print_plan(plan: "Plan", data: "SplitImages", show: Say = show_line) -> None
         f"images: {len(data.image_set):,} in {printable(data.image_set.name)}; "
         f"{len(split.labelled):,} labelled{known}, {len(split.unlabelled):,} unsorted"
         + (f", {aside:,} kept aside" if aside else "")
+        + (
+            f"; {data.n_skipped:,} {'duplicate' if data.n_skipped == 1 else 'duplicates'} left out"
+            if data.n_skipped
+            else ""
+        )
     )
     show(f"backbone: {config.backbone.name}; device: {choose_compute(config.device, config.precision).device}")
     show("plan:")

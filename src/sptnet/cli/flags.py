@@ -17,6 +17,7 @@ OWN_OPTIONS = {
     "data.labels": ("labels",),
     "data.unlabelled": ("unlabelled",),
     "data.max_unreadable": ("max_unreadable",),
+    "data.skip_duplicates": ("skip_duplicates",),
     "n_categories": ("categories",),
     "backbone.name": ("backbone",),
     "training.track": ("track",),
@@ -25,7 +26,11 @@ OWN_OPTIONS = {
     "mugcd.start_from": ("start_from",),
 }
 """Parameters of commands that stand for a setting."""
-SWITCHES = {"data.folder_labels=false": "no_folder_labels", "data.max_unreadable=1": "skip_unreadable"}
+SWITCHES = {
+    "data.folder_labels=false": "no_folder_labels",
+    "data.max_unreadable=1": "skip_unreadable",
+    "data.skip_duplicates=true": "skip_duplicates",
+}
 """Parameters of commands that stand for a setting with a value."""
 _MARKED = re.compile(r"`([^`]+)`")
 _NAME = re.compile(r"[a-z_][a-z0-9_.]*")

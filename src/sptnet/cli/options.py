@@ -40,6 +40,9 @@ NO_FOLDER_LABELS = Annotated[
 SKIP_UNREADABLE = Annotated[
     bool, typer.Option("--skip-unreadable", help="Skip unreadable images, however many; else 1 % at most.")
 ]
+SKIP_DUPLICATES = Annotated[
+    bool, typer.Option("--skip-duplicates", help="Leave all but one of equal or nearly equal images out of training.")
+]
 CATEGORIES = Annotated[
     str | None, typer.Option(metavar="N|auto", help="How many there are, known and new; auto counts them.")
 ]
@@ -65,6 +68,7 @@ def discovery_settings(
     unlabelled: str | None,
     no_folder_labels: bool,
     skip_unreadable: bool,
+    skip_duplicates: bool,
     categories: str | None,
     epochs: int | None,
     backbone: str | None,
@@ -82,6 +86,7 @@ def discovery_settings(
         "data.unlabelled": unlabelled,
         "data.folder_labels": False if no_folder_labels else None,
         "data.max_unreadable": 1.0 if skip_unreadable else None,
+        "data.skip_duplicates": True if skip_duplicates else None,
         "n_categories": categories and (int(categories) if categories.isdecimal() else categories),
         "device": device,
         "seed": seed,

@@ -72,6 +72,9 @@ class DataSettings(Section):
     holdout_share: Share = Field(0.0, description="share of the labelled images kept aside for model selection")
     check_counts: bool = Field(True, description="compare a benchmark's number of images with the published one")
     max_unreadable: Share = Field(0.01, description="largest share of unreadable images that is skipped")
+    skip_duplicates: bool = Field(
+        False, description="leave all but one of equal or nearly equal images out of training, counts and scores"
+    )
 
 
 class BackboneSettings(Section):

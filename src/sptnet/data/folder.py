@@ -14,8 +14,13 @@ from sptnet.runtime.progress import Say, say
 from sptnet.runtime.readers import read_csv
 from sptnet.runtime.text import count, first_three, from_spreadsheet, printable
 
-EXPORTED = ["image", "category", "is_new", "certainty"]
-"""Columns of an exported table, which is a labels file too; its names are escaped for spreadsheets."""
+EXPORTED = ("image", "category", "is_new", "certainty")
+"""First columns of an exported table, which is a labels file too; its names are escaped for spreadsheets."""
+EXPORTED_DETAILS = (
+    *("labelled", "doubtful", "guess", "guess_certainty", "second", "second_certainty"),
+    *("duplicate_of", "time", "camera"),
+)
+"""Other columns of an exported table; any of them may be missing."""
 _HELD_OUT = ("test", "val")
 
 
@@ -138,7 +143,7 @@ def _csv_rows(file: Path) -> list[tuple[int, str, str]]:
     table = read_csv(file, way_out, Misuse, says, encoding="utf-8-sig", strict=False)
     columns = [column.strip() for column in table.columns]
     rows = list(zip(table.lines, table.rows, strict=True))
-    if columns == EXPORTED:
+    if tuple(columns[: len(EXPORTED)]) == EXPORTED and set(columns[len(EXPORTED) :]) <= set(EXPORTED_DETAILS):
         image, category, *_ = table.columns
         return [(line, from_spreadsheet(row[image] or ""), from_spreadsheet(row[category] or "")) for line, row in rows]
     missing = [column for column in ("path", "label") if column not in columns]

@@ -145,6 +145,18 @@ def check_image(path: Path, name: str) -> UnreadableImage | None:
     return None
 
 
+def read_exif(path: Path) -> dict[int, Any]:
+    """Return the EXIF tags of an image file without decoding pixels; empty if there are none or they are damaged."""
+    try:
+        with _opened(path) as image, _quiet():
+            if image.format == "PNG" and not image.info.keys() & {"exif", "Raw profile type exif"}:
+                return {}  # Pillow would decode the pixels to look for tags behind them
+            tags = image.getexif()
+            return {**tags, **tags.get_ifd(ExifTags.IFD.Exif)}
+    except _DAMAGE:
+        return {}
+
+
 def find_images(folder: Path, tell: Say = say) -> list[Path]:
     """Return every image file below the folder, sorted by relative path; hidden names are skipped.
 

@@ -1,6 +1,7 @@
 """Read the images of a run and split them, as the data settings say."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sptnet.config import DataSettings
@@ -8,6 +9,14 @@ from sptnet.data.benchmarks import BENCHMARKS, read_benchmark
 from sptnet.data.benchmarks.counts import check_counts
 from sptnet.data.benchmarks.digits import digits
 from sptnet.data.benchmarks.domains import read_domains
+from sptnet.data.check.duplicates import same_look
+from sptnet.data.check.skip_duplicates import (
+    Duplicate,
+    ThumbnailReader,
+    find_duplicates,
+    tell_duplicates,
+    without_duplicates,
+)
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage
 from sptnet.data.image_set import ImageSet
@@ -28,23 +37,29 @@ ALL_LABELLED = (
 
 @dataclass(frozen=True)
 class SplitImages:
-    """Images, their split, and the files that could not be read."""
+    """Images, their split, the files that could not be read, and the duplicates if they were searched for."""
 
     image_set: ImageSet
     split: Split
     unreadable: list[UnreadableImage]
+    duplicates: list[Duplicate] = field(default_factory=list)
+
+    @property
+    def n_skipped(self) -> int:
+        """Number of duplicates that are left out of the image set."""
+        return sum(duplicate.skipped for duplicate in self.duplicates)
 
 
 def load_data(settings: DataSettings, tell: Say = say) -> SplitImages:
-    """Read the images, skip unreadable files, and split."""
-    image_set, unreadable = load_image_set(settings, tell)
-    return SplitImages(image_set, split_image_set(settings, image_set), unreadable)
+    """Read the images, skip unreadable files and, if asked, duplicates, and split."""
+    image_set, unreadable, duplicates = _load(settings, tell)
+    return SplitImages(image_set, split_image_set(settings, image_set), unreadable, duplicates)
 
 
 def load_unsorted(settings: DataSettings, tell: Say = say) -> tuple[DataSettings, SplitImages]:
     """Read images that may have no labels; the settings are returned with what their labels say."""
     settings = with_folder_labels(settings, tell)
-    return split_unsorted(settings, *load_image_set(settings, tell))
+    return split_unsorted(settings, *_load(settings, tell))
 
 
 def with_folder_labels(settings: DataSettings, tell: Say = say) -> DataSettings:
@@ -63,11 +78,14 @@ def with_folder_labels(settings: DataSettings, tell: Say = say) -> DataSettings:
 
 
 def split_unsorted(
-    settings: DataSettings, image_set: ImageSet, unreadable: list[UnreadableImage]
+    settings: DataSettings,
+    image_set: ImageSet,
+    unreadable: list[UnreadableImage],
+    duplicates: Sequence[Duplicate] = (),
 ) -> tuple[DataSettings, SplitImages]:
     """Split images that may have no labels; the settings are returned with what their labels say."""
     settings = with_known_classes(settings, image_set)
-    return settings, SplitImages(image_set, split_image_set(settings, image_set), unreadable)
+    return settings, SplitImages(image_set, split_image_set(settings, image_set), unreadable, list(duplicates))
 
 
 def with_known_classes(settings: DataSettings, image_set: ImageSet) -> DataSettings:
@@ -93,24 +111,39 @@ def split_image_set(settings: DataSettings, image_set: ImageSet) -> Split:
 
 
 def load_image_set(settings: DataSettings, tell: Say = say) -> tuple[ImageSet, list[UnreadableImage]]:
-    """Read the images and drop unreadable ones, which are returned too.
+    """Read the images and drop unreadable ones, which are returned too; also duplicates, if the settings ask for it.
 
     A benchmark must be complete, since missing images would shift its split.
     """
+    return _load(settings, tell)[:2]
+
+
+def _load(settings: DataSettings, tell: Say) -> tuple[ImageSet, list[UnreadableImage], list[Duplicate]]:
+    """Read the images without those that are skipped; returned are also the problems and all duplicates."""
     image_set = read_image_set(settings, tell)
+    look = ThumbnailReader() if settings.skip_duplicates else None
     allowed, also = settings.max_unreadable, ""
     if settings.source in BENCHMARKS and settings.check_counts:
         allowed, also = 0.0, "`data.check_counts=false` "
-    image_set, unreadable = drop_unreadable(image_set, allowed, tracker("reading images"), also)
+    image_set, unreadable = drop_unreadable(image_set, allowed, tracker("reading images"), also, look)
     for problem in unreadable[:10]:
         tell(f"skipped {printable(problem.name)}: {problem.reason}")
     if unreadable:
         tell(f"skipped {len(unreadable)} unreadable of {len(image_set) + len(unreadable)} images")
-    return image_set, unreadable
+    if look is None:
+        return image_set, unreadable, []
+    thumbnails = look.of(image_set.ids)
+    duplicates = find_duplicates(image_set, thumbnails, same_look(thumbnails, tracker("comparing images")))
+    tell_duplicates(duplicates, tell)
+    return without_duplicates(image_set, duplicates), unreadable, duplicates
 
 
 def read_image_set(settings: DataSettings, tell: Say = say) -> ImageSet:
-    """Read the image set that the settings name, unreadable files included."""
+    """Read the image set that the settings name, unreadable files and duplicates included."""
+    if settings.skip_duplicates and settings.source != "folder":
+        raise Misuse(
+            f"`data.skip_duplicates` is for folders, but data.source is {settings.source}. Leave one of them out."
+        )
     if settings.source == "digits":
         return digits()
     if settings.folder is None:

@@ -26,23 +26,26 @@ _EDGE = 64 * 1024
 _BATCH = 1024
 
 
-def _no_display(items: Iterable[Any], total: int | None = None) -> Iterable[Any]:
+def no_display(items: Iterable[Any], total: int | None = None) -> Iterable[Any]:
+    """Pass items through without showing progress."""
     return items
 
 
 def drop_unreadable(
     image_set: ImageSet,
     max_share: float = 0.01,
-    track: Callable[..., Iterable[Any]] = _no_display,
+    track: Callable[..., Iterable[Any]] = no_display,
     also: str = "",
+    check: Callable[[Path, str], UnreadableImage | None] | None = None,
 ) -> tuple[ImageSet, list[UnreadableImage]]:
     """Decode every image file once and return the readable images and the problems.
 
-    Raises if the share of unreadable images exceeds `max_share`; `also` names another setting to change.
+    Raises if the share of unreadable images exceeds `max_share`; `also` names another setting to change. `check`
+    replaces `check_image`; several threads call it.
     """
     files = [(i, source) for i, source in enumerate(image_set.sources) if isinstance(source, Path)]
     bad: dict[int, UnreadableImage] = {}
-    checks = in_threads(check_image, [source for _, source in files], [image_set.ids[i] for i, _ in files])
+    checks = in_threads(check or check_image, [source for _, source in files], [image_set.ids[i] for i, _ in files])
     for (i, _), problem in zip(files, track(checks, total=len(files)), strict=True):
         if problem is not None:
             bad[i] = problem
@@ -146,7 +149,7 @@ def _ends(id_: str, path: Path) -> list[bytes]:
         raise UnreadableImage(id_, reason_for(error)) from error
 
 
-def refuse_unreadable(image_set: ImageSet, track: Callable[..., Iterable[Any]] = _no_display) -> None:
+def refuse_unreadable(image_set: ImageSet, track: Callable[..., Iterable[Any]] = no_display) -> None:
     """Decode every image file once; raise if one of them cannot be read."""
     _, problems = drop_unreadable(image_set, 1.0, track)
     if problems:

@@ -22,7 +22,7 @@ from sptnet.errors import Misuse
 from sptnet.model.backbone import EMBEDDED, Backbone, backbone_from, build_backbone
 from sptnet.model.token_bank import banks_with_room
 from sptnet.report.page.write import Report, read_for_report, write_report
-from sptnet.results.run_content import UNREADABLE
+from sptnet.results.run_content import DUPLICATES, UNREADABLE
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.track import check_track
 from sptnet.runtime.compute import choose_compute
@@ -97,6 +97,8 @@ class Discovery:
         experiment.state.world.do_first(lambda: self.run.write_facts(self.run.facts() | {"plan": plan}))
         if self.images.unreadable:
             experiment.tell(f"the unreadable images are listed in {self.run.path / UNREADABLE}")
+        if self.images.duplicates:
+            experiment.tell(f"the duplicates are listed in {self.run.path / DUPLICATES}")
 
     def _slower(self, expected: float) -> float:
         return slowdown(expected, time.perf_counter() - self.planned_at)

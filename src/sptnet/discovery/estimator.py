@@ -184,6 +184,8 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
                 )
             config, split_images = read_images(config.changed(data={"folder": str(Path(X).resolve())}))
             return config, split_images, split_images.split.n_known > 0
+        if config.data.skip_duplicates:
+            raise Misuse("`data.skip_duplicates` is for folders. Give a folder as X, or leave it out.")
         images = as_images(X)
         given = images.labels if y is None else y
         n = len(images.sources)

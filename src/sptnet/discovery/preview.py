@@ -7,6 +7,7 @@ from sptnet.config import Config
 from sptnet.config.recipes import Settings
 from sptnet.data.check.findings import Finding, can_train, findings_of
 from sptnet.data.check.folder_check import FolderCheck, check_folder
+from sptnet.data.check.skip_duplicates import without_duplicates
 from sptnet.data.image_file import UnreadableImage
 from sptnet.data.load import SplitImages, read_image_set, split_unsorted, with_folder_labels
 from sptnet.discovery.decide import check_request
@@ -56,6 +57,7 @@ def preview_discovery(changes: Settings, wishes: Wishes | None = None, timed: bo
         folder_labels=data.folder_labels,
         device=config.device,
         precision=config.precision,
+        skip_duplicates=data.skip_duplicates,
     )
     findings = findings_of(checked)
     if not can_train(findings):
@@ -63,7 +65,9 @@ def preview_discovery(changes: Settings, wishes: Wishes | None = None, timed: bo
     try:
         unreadable = {image.name: UnreadableImage(image.name, image.reason) for image in checked.unreadable}
         image_set = whole.subset([i for i, id_ in enumerate(whole.ids) if id_ not in unreadable])
-        data, images = split_unsorted(data, image_set, list(unreadable.values()))
+        duplicates = checked.duplicates if data.skip_duplicates else ()
+        image_set = without_duplicates(image_set, duplicates)
+        data, images = split_unsorted(data, image_set, list(unreadable.values()), duplicates)
         discovery = _plan(config.model_copy(update={"data": data}), images, wishes, timed)
     except SptnetError as error:
         return Preview(checked, [Finding("refused", str(error), stops=True), *findings], None)

@@ -14,6 +14,7 @@ from sptnet.config import Config
 from sptnet.data.load import SplitImages
 from sptnet.discovery.settings import read_images
 from sptnet.errors import Misuse
+from sptnet.results.duplicates import read_duplicates, with_skipped
 from sptnet.results.edits.carried_names import carried_names
 from sptnet.results.edits.log import CarryNames, Count, Edit, add_edits, in_force, read_edits, replay
 from sptnet.results.edits.names import edited_names
@@ -66,7 +67,10 @@ def next_round(earlier: str | Path, out: Path) -> Round:
     counted = run.estimate_file.is_file() and not any(isinstance(edit, Count) for edit in in_force(edits))
     labels = next_labels(result, edits)
     _check_news(run.path, result, state, labels, counted)
-    present = {id_ for id_, source in zip(result.ids, result.sources, strict=True) if source is not None}
+    skipped = [d for d in read_duplicates(run, result.ids) or () if d.skipped]
+    labels |= {d.image: labels[d.original] for d in skipped if d.label and d.original in labels}
+    whole = with_skipped(result, skipped, config.data.folder)
+    present = {id_ for id_, source in zip(whole.ids, whole.sources, strict=True) if source is not None}
     changed = config.changed(
         data={"labels": str((out / LABELS).absolute()), "known_classes": None, "split": None},
         **{name: fresh_stage(config, name) for name in Config.stage_names()},

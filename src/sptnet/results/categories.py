@@ -50,7 +50,14 @@ def describe_categories(result: RunResult) -> list[Category]:
     """Compute one entry per category in the order of the names, empty ones included. Dropped images do not count."""
     directions = mean_directions(result)
     filled = np.bincount(result.category[result.category >= 0], minlength=len(result.names)) > 0
-    return [_describe(result, index, directions, filled) for index in range(len(result.names))]
+    doubts = doubtful_images(result)
+    return [_describe(result, index, directions, filled, doubts) for index in range(len(result.names))]
+
+
+def doubtful_images(result: RunResult) -> npt.NDArray[np.bool_]:
+    """Return True per image without a label whose category is more likely wrong than right, of shape (n,)."""
+    unlabelled = np.array([part != "labelled" for part in result.part], dtype=np.bool_)
+    return unlabelled & (result.certainty < DOUBTFUL_BELOW)
 
 
 def labels_to_check(result: RunResult) -> npt.NDArray[np.int64]:
@@ -74,7 +81,9 @@ def mean_directions(result: RunResult) -> Floats:
     return (sums / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def _describe(result: RunResult, index: int, directions: Floats, filled: npt.NDArray[np.bool_]) -> Category:
+def _describe(
+    result: RunResult, index: int, directions: Floats, filled: npt.NDArray[np.bool_], doubts: npt.NDArray[np.bool_]
+) -> Category:
     members = np.flatnonzero(result.category == index)
     is_new = index >= result.n_known
     if len(members) == 0:
@@ -83,8 +92,7 @@ def _describe(result: RunResult, index: int, directions: Floats, filled: npt.NDA
     own = result.features[members] @ directions[index]
     rivals = filled & (np.arange(len(filled)) != index)
     best = np.argsort(-certainty * own, kind="stable")[:MOST_REPRESENTATIVES]
-    unlabelled = np.array([result.part[i] != "labelled" for i in members])
-    doubtful = np.flatnonzero(unlabelled & (certainty < DOUBTFUL_BELOW))
+    doubtful = np.flatnonzero(doubts[members])
     doubtful = doubtful[np.argsort(certainty[doubtful], kind="stable")]
     return Category(
         name=result.names[index],

@@ -61,6 +61,19 @@ class ExpectedShape(FileShape):
     categories: dict[str, Real] = Field(default_factory=dict)
 
 
+class PartShape(FileShape):
+    """Part of a run between two interruptions."""
+
+    started: Moment | None = None
+    seconds: Seconds = 0
+
+
+class PlanShape(FileShape):
+    """Plan of a discovery."""
+
+    minutes: Annotated[float, Field(gt=0, le=MOST)] | None = None
+
+
 Scores = dict[str, AccuracyShape]
 """Scores by set of images."""
 
@@ -71,6 +84,8 @@ class FactsShape(FileShape):
     status: str | None = None
     started: Moment | None = None
     finished: Moment | None = None
+    parts: Annotated[list[PartShape], Field(min_length=1)] = Field(default_factory=lambda: [PartShape()])
+    plan: PlanShape = PlanShape()
     command: list[str] = Field(default_factory=list)
     seed: int | None = None
     device: str = ""
@@ -91,6 +106,9 @@ class MetricsShape(FileShape):
     stage_number: Number = 0
     epoch: Number
     losses: dict[str, dict[str, Real | None]]
+    learning_rates: dict[str, Real] = Field(default_factory=dict)
+    images_per_second: Real | None = None
+    seconds: Seconds = 0
     scores: Scores = Field(default_factory=dict)
     old_holdout: Real | None = None
 

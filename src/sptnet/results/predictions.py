@@ -3,7 +3,8 @@
 The table of a run has one row per image: category, new or not, certainty, part of the split, truth if known, and the
 first and second choice of the model. The category of a labelled image is its label; that of any other image is the
 guess of the model. The certainty is the probability that the guess is right. The second choice is the best category
-other than the one in the column category. Tables of other images and exports have the first four columns.
+other than the one in the column category. Tables of other images have the first four columns, and exports begin with
+them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
 
+from sptnet.data.folder import EXPORTED
 from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split
 from sptnet.errors import Misuse, SptnetError
@@ -23,7 +25,7 @@ from sptnet.runtime.readers import read_csv, reading
 from sptnet.runtime.tensor_files import read_arrays
 from sptnet.runtime.text import for_spreadsheet, printable
 
-COLUMNS = ("image", "category", "is_new", "certainty")
+COLUMNS = EXPORTED
 RUN_COLUMNS_0_2 = (*COLUMNS, "part", "truth")
 """Columns of runs of version 0.2 and before, whose category is the guess of the model."""
 RUN_COLUMNS = (*RUN_COLUMNS_0_2, "guess", "second", "second_certainty")

@@ -17,11 +17,12 @@ from sptnet.runtime.locks import is_lock_file
 
 CONFIG, FACTS = "config.toml", "run.json"
 EDITS, COUNTS, UNREADABLE, TRACK = "edits.jsonl", "counts", "unreadable.csv", "track"
+DUPLICATES = "duplicates.csv"
 MARKER, LOCK, EDITS_LOCK = ".sptnet-run", ".lock", ".edits.lock"
 MARKER_TEXT = "This folder is a run of sptnet, format 1. Its files are deleted when the run is overwritten.\n"
 FILES = (
     *(CONFIG, FACTS, "metrics.jsonl", "split.json", "predictions.csv", "estimate.json"),
-    *("labels.csv", "earlier.csv", UNREADABLE, "features.safetensors", "report.html"),
+    *("labels.csv", "earlier.csv", UNREADABLE, DUPLICATES, "features.safetensors", "report.html"),
 )
 MODELS = ("model", *(f"{kind}-{stage}" for kind in ("model", "best") for stage in Config.stage_names()))
 _MODEL_FILES = r"model\.json|model\.safetensors(\.part)?|\.tmp\w{6}"  # .tmp: of safetensors, after a kill

@@ -10,6 +10,7 @@ counts/          the images in other numbers of categories
 track/           for TensorBoard or Weights & Biases
 labels.csv, earlier.csv  of another round: its labels, and the categories of the earlier run
 unreadable.csv   images that a discovery skipped, with the reason
+duplicates.csv   of `data.skip_duplicates`: duplicates, and which ones were left out
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
 best-<stage>/    the best epoch so far, if selected  .sptnet-run      marks the folder as a run
 .lock            while a process writes the run      .edits.lock      while an edit is added
@@ -29,6 +30,7 @@ from sptnet.errors import Misuse
 from sptnet.results.file_shapes import FactsShape, IntervalShape, MetricsShape
 from sptnet.results.run_content import (
     CONFIG,
+    DUPLICATES,
     EDITS,
     EDITS_LOCK,
     FACTS,
@@ -70,6 +72,7 @@ class RunFolder:
     split_file = property(lambda self: self.path / "split.json")
     predictions_file = property(lambda self: self.path / "predictions.csv")
     estimate_file = property(lambda self: self.path / "estimate.json")
+    duplicates_file = property(lambda self: self.path / DUPLICATES)
     checkpoints = property(lambda self: self.path / "checkpoints")
     model = property(lambda self: self.path / "model")
 

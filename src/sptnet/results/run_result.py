@@ -104,7 +104,7 @@ def read_result(run_path: str | Path) -> RunResult:
     )
     return RunResult(
         ids=ids,
-        sources=tuple(_sources(folder, ids)),
+        sources=tuple(paths_of(folder, ids)),
         part=tuple(row["part"] for row in rows),
         names=names,
         n_known=n_known,
@@ -118,8 +118,8 @@ def read_result(run_path: str | Path) -> RunResult:
     )
 
 
-def _sources(folder: str | None, ids: tuple[str, ...]) -> Iterable[str | None]:
-    """Yield the path of each image, None if it has none. Paths outside the data folder are ignored."""
+def paths_of(folder: str | None, ids: tuple[str, ...]) -> Iterable[str | None]:
+    """Yield the path of each image in the data folder, None if it has none. Paths outside the folder are ignored."""
     root = None if folder is None else Path(folder).absolute()
     for id_ in ids:
         inside = PurePosixPath(id_)

@@ -213,10 +213,10 @@ def scalars_of(line: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers in a line of metrics.jsonl by name, such as loss/simgcd/raw/total or score/test/all."""
     stage = line["stage"]
     scalars = flattened(line["losses"], f"loss/{stage}")
-    scalars |= flattened(line["learning_rates"], f"learning_rate/{stage}")
+    scalars |= flattened(line.get("learning_rates", {}), f"learning_rate/{stage}")
     scalars |= flattened(line.get("scores", {}), "score")
     others = {"score/old_holdout": "old_holdout", "speed/images_per_second": "images_per_second"}
-    return scalars | {name: float(line[key]) for name, key in others.items() if key in line}
+    return scalars | {name: float(line[key]) for name, key in others.items() if line.get(key) is not None}
 
 
 def flattened(values: Mapping[str, Any], prefix: str) -> dict[str, float]:

@@ -23,6 +23,7 @@ from sptnet.model.model_folder import update_card
 from sptnet.results.assessment import Assessment
 from sptnet.results.contact_sheets import write_contact_sheets
 from sptnet.results.counts import keep_counts
+from sptnet.results.duplicates import write_duplicates
 from sptnet.results.predictions import FEATURES, final_categories, write_features, write_predictions
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.track import RunTrack
@@ -155,6 +156,8 @@ class Experiment:
                 folder.write_estimate(asdict(state.estimate))
         if not folder.split_file.is_file():  # the rule that draws it is in the settings, so a resume can write it too
             write_split(state.images.split, state.images.image_set, folder.split_file)
+        if state.config.data.skip_duplicates and not folder.duplicates_file.is_file():
+            write_duplicates(folder.duplicates_file, state.images.duplicates)
         folder.write_facts(facts)
 
     def _resume_point(self) -> Checkpoint | None:

@@ -30,7 +30,7 @@ def parts_before(earlier: dict[str, Any], metrics: Sequence[dict[str, Any]]) -> 
     first = {key: earlier[key] for key in ("started", "seconds") if key in earlier}
     parts = [dict(part) for part in earlier.get("parts", [first])]
     known = sum(part.get("seconds", 0.0) for part in parts)
-    parts[-1].setdefault("seconds", max(0.0, sum(line["seconds"] for line in metrics) - known))
+    parts[-1].setdefault("seconds", max(0.0, sum(line.get("seconds", 0.0) for line in metrics) - known))
     return parts
 
 

@@ -18,8 +18,10 @@ from sptnet.data.check.duplicates import (
     SIDE,
     alike,
     alike_groups,
+    beyond,
     close_pairs,
     look_hashes,
+    originals,
     same_bytes,
     same_look,
     thumbnail,
@@ -168,9 +170,43 @@ def test_groups_that_only_repeat_the_same_files_are_not_named_again() -> None:
     a, b, c = picture(0), picture(1), picture(2)
     again = as_jpeg(b, 60)
     looks = thumbnails(a, a, b, b, again, c)
-    assert same_look(looks, []) == [(0, 1), (2, 3, 4)]
-    assert same_look(looks, [(0, 1), (2, 3)]) == [(2, 3, 4)]
-    assert same_look(looks[:0], []) == []
+    assert same_look(looks) == [(0, 1), (2, 3, 4)]
+    assert beyond(same_look(looks), [(0, 1), (2, 3)]) == [(2, 3, 4)]
+    assert same_look(looks[:0]) == []
+
+
+def test_an_original_resembles_its_duplicates_itself() -> None:
+    start, end = (np.asarray(picture(seed), np.float64) for seed in (0, 1))
+    film = [Image.fromarray(np.rint(start + (end - start) * t).astype(np.uint8)) for t in np.linspace(0, 1, 60)]
+    whole = thumbnails(*film)
+    (group,) = same_look(whole)
+    found = originals(whole, [group], [0] * 60)
+    assert found[0] == 0 and 2 < len(set(found.tolist())) < 30
+    assert alike(whole, whole[found]).all()
+    assert (found[found] == found).all(), "an original is no duplicate"
+    last_first = originals(whole, [group], list(range(60))[::-1])
+    assert last_first[59] == 59 and last_first[58] == 59
+
+
+def test_images_of_lower_rank_are_the_originals() -> None:
+    a, b = picture(0), picture(1)
+    looks = thumbnails(a, a, b, as_jpeg(a, 70), b)
+    groups = same_look(looks)
+    assert originals(looks, groups, [0] * 5).tolist() == [0, 0, 2, 0, 2]
+    assert originals(looks, groups, [2, 1, 1, 0, 0]).tolist() == [3, 3, 4, 3, 4]
+    assert originals(looks, [], [0] * 5).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_the_search_shows_progress() -> None:
+    totals: list[int] = []
+
+    def track(items: Iterable[Any], total: int) -> Iterable[Any]:
+        totals.append(total)
+        return items
+
+    looks = thumbnails(picture(0), picture(0), picture(1))
+    assert same_look(looks, track) == [(0, 1)]
+    assert totals == [8], "one step per byte of the hashes"
 
 
 # --- by bytes ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from helpers.checked_folders import GOOD, paint, picture
 from sptnet.data.check import folder_check as check_module
 from sptnet.data.check.findings import can_train, findings_of
 from sptnet.data.check.folder_check import CategoryCount, Duplicates, Unreadable, check_folder
+from sptnet.data.check.skip_duplicates import Duplicate
 from sptnet.runtime.compute import choose_compute
 
 
@@ -79,7 +80,7 @@ def test_each_image_is_decoded_once_and_progress_is_shown(pets: Path, monkeypatc
 
     checked = check_folder(pets, track=track)
     assert len(seen) == len(set(seen)) == checked.images == 16
-    assert [what for what, _ in tracked_steps] == ["reading images", "comparing files"]
+    assert [what for what, _ in tracked_steps] == ["reading images", "comparing files", "comparing images"]
     assert tracked_steps[0][1] == 16 and 2 <= tracked_steps[1][1] < 16
 
 
@@ -110,7 +111,30 @@ def test_duplicates_have_labels_and_parts(tmp_path: Path) -> None:
         "exact duplicates: test",
         "exact duplicates",
         "near duplicates",
+        "duplicates",
     ]
+    assert checked.duplicates == (
+        Duplicate("test/cat/other.png", "train/unlabelled/0.png"),
+        Duplicate("test/cat/same.png", "train/cat/1.png"),
+        Duplicate("test/dog/large.png", "test/dog/1.png"),
+        Duplicate("train/dog/3.png", "train/cat/again.jpg", "dog", skipped=False),
+        Duplicate("train/dog/same.png", "train/cat/0.png", "dog", skipped=False),
+        Duplicate("train/unlabelled/same.png", "train/cat/2.png"),
+    )
+
+
+def test_the_option_to_skip_duplicates_is_suggested_or_told(pets: Path) -> None:
+    for i in (0, 1):
+        shutil.copy(pets / f"cat/{i}.png", pets / f"unlabelled/same{i}.png")
+    suggested = findings_of(check_folder(pets))
+    assert [finding.about for finding in suggested] == ["exact duplicates", "duplicates"]
+    assert suggested[-1].sentence == (
+        "2 images that duplicate another can be left out of training, counts and scores with "
+        "`data.skip_duplicates=true`: duplicates make results look better than they are."
+    )
+    (told,) = findings_of(check_folder(pets, skip_duplicates=True))
+    assert told.sentence == "2 images that duplicate another will be left out of training, counts and scores."
+    assert told.examples[0] == "unlabelled/same0.png duplicates cat/0.png"
 
 
 def test_sizes_at_the_limits(pets: Path) -> None:

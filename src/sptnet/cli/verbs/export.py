@@ -28,6 +28,9 @@ def export(
         ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier export.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="csv without the column duplicate_of, for which every image is read.")
+    ] = False,
     as_json: JSON = False,
 ) -> None:
     """Write the categories of a run, as edited, or its model for other programs. Your images are only read."""
@@ -46,7 +49,7 @@ def export(
         return
     if form not in FORMS:
         raise Misuse(f"there is no export as {form}. Choose from: {', '.join((*FORMS, *MODEL_FORMS))}.")
-    result = export_run(run, to, form, overwrite)
+    result = export_run(run, to, form, overwrite, quick)
     kept = result.category[result.category >= 0]
     if as_json:
         about = {"run": run, "form": form, "to": to, "categories": len(set(kept.tolist()))}

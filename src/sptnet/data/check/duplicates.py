@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Bool, Float, Int64, UInt8, UInt64
 from PIL import Image
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
-from sptnet.data.image_file import UnreadableImage, reason_for
-from sptnet.data.readable import in_threads
+from sptnet.data.image_file import UnreadableImage, decoded, reason_for
+from sptnet.data.readable import in_threads, no_display
 
 SIDE = 16
+REDUCED_SIDE = 4 * SIDE
+"""Smallest side of a reduced JPEG; large enough that padding at its edge does not show in the thumbnail."""
 # Measured on photographs, paintings and drawings: 99 % of copies saved again at half the size or at quality 50 are
 # within both limits (95 % where a copy has only 16 pixels per side). Other images within both limits are some
 # photographs taken in the same moment and some of the plainest drawings.
@@ -53,10 +53,14 @@ def same_bytes(
     return sorted(tuple(sorted(candidates[i] for i in group)) for group in equal)
 
 
-def same_look(thumbnails: Thumbnails, known: Sequence[DuplicateGroup]) -> list[DuplicateGroup]:
-    """Groups of positions of images that look the same, without groups that lie within one of the `known` groups."""
+def same_look(thumbnails: Thumbnails, track: Callable[..., Iterable[Any]] = no_display) -> list[DuplicateGroup]:
+    """Groups of positions of images that look the same, also when connected through others."""
+    return _groups(alike_groups(thumbnails, track).tolist())
+
+
+def beyond(groups: Sequence[DuplicateGroup], known: Sequence[DuplicateGroup]) -> list[DuplicateGroup]:
+    """Groups that do not lie within one of the `known` groups."""
     content = {i: number for number, group in enumerate(known) for i in group}
-    groups = _groups(alike_groups(thumbnails).tolist())
     return [group for group in groups if len({content.get(i, -1 - i) for i in group}) > 1]
 
 
@@ -65,6 +69,20 @@ def thumbnail(image: Image.Image) -> UInt8[np.ndarray, f"{SIDE} {SIDE} 3"]:
     shrinks = min(image.size) >= SIDE
     small = image.resize((SIDE, SIDE), Image.Resampling.BOX if shrinks else Image.Resampling.BILINEAR)
     return np.asarray(small)
+
+
+def stacked(thumbnails: Sequence[npt.NDArray[np.uint8]]) -> Thumbnails:
+    """Thumbnails as one array, also if there are none."""
+    return np.stack(thumbnails) if thumbnails else np.empty((0, SIDE, SIDE, 3), np.uint8)
+
+
+def read_thumbnail(path: Path, name: str) -> UInt8[np.ndarray, f"{SIDE} {SIDE} 3"] | UnreadableImage:
+    """Thumbnail of an image file, or the problem if it cannot be read."""
+    try:
+        with decoded(path, name, least=REDUCED_SIDE) as (image, _):
+            return thumbnail(image)
+    except UnreadableImage as problem:
+        return problem
 
 
 def look_hashes(thumbnails: Thumbnails) -> UInt64[np.ndarray, " n"]:
@@ -76,14 +94,14 @@ def look_hashes(thumbnails: Thumbnails) -> UInt64[np.ndarray, " n"]:
     return packed.view(np.uint64)[:, 0]
 
 
-def alike_groups(thumbnails: Thumbnails) -> Int64[np.ndarray, " n"]:
+def alike_groups(thumbnails: Thumbnails, track: Callable[..., Iterable[Any]] = no_display) -> Int64[np.ndarray, " n"]:
     """Group number per image, equal for images that look the same, also when connected through others."""
     flat = np.ascontiguousarray(thumbnails).reshape(len(thumbnails), SIDE * SIDE * 3)
     _, first, same_as = np.unique(flat.view(f"V{flat.shape[1]}")[:, 0], return_index=True, return_inverse=True)
     different = thumbnails[first]
     colours = different.mean((1, 2), dtype=np.float32)
     group = np.arange(len(different))
-    for pairs in close_pairs(look_hashes(different)):
+    for pairs in close_pairs(look_hashes(different), track=track):
         apart = pairs[group[pairs[:, 0]] != group[pairs[:, 1]]]
         shift = np.abs(colours[apart[:, 0]] - colours[apart[:, 1]]).max(1)
         for part in _parts(apart[shift <= MOST_SHIFT]):
@@ -93,13 +111,15 @@ def alike_groups(thumbnails: Thumbnails) -> Int64[np.ndarray, " n"]:
     return group[same_as]
 
 
-def close_pairs(hashes: UInt64[np.ndarray, " n"], most: int = MOST_BITS) -> Iterator[IndexPairs]:
+def close_pairs(
+    hashes: UInt64[np.ndarray, " n"], most: int = MOST_BITS, track: Callable[..., Iterable[Any]] = no_display
+) -> Iterator[IndexPairs]:
     """All pairs of hashes that differ in at most `most` < 8 bits, each pair once.
 
     Such a pair has at least one of eight bytes in common. For each byte the hashes are sorted by it, and each hash is
     compared with those that follow it for as long as the byte stays the same.
     """
-    for position, column in enumerate(_bytes(hashes).T):
+    for position, column in track(enumerate(_bytes(hashes).T), total=8):
         order = np.argsort(column, kind="stable")
         byte, sorted_hashes = column[order], hashes[order]
         left = np.arange(len(order))
@@ -114,6 +134,30 @@ def close_pairs(hashes: UInt64[np.ndarray, " n"], most: int = MOST_BITS) -> Iter
             new = left[close][~yielded_before]
             if len(new) > 0:
                 yield np.stack([order[new], order[new + step]], axis=1)
+
+
+def originals(
+    thumbnails: Thumbnails, groups: Sequence[DuplicateGroup], rank: Sequence[int] | Int64[np.ndarray, " n"]
+) -> Int64[np.ndarray, " n"]:
+    """Position per image of the one that it duplicates; its own if there is none.
+
+    In each of the `groups` of `same_look`, images of lower rank come first. An image is a duplicate only of an earlier
+    one that it resembles itself: frames of a film are connected through others, but the last is no copy of the first.
+    """
+    original = np.arange(len(thumbnails))
+    for group in groups:
+        left = np.array(sorted(group, key=lambda i: (rank[i], i)))
+        hashes, colours = look_hashes(thumbnails[left]), thumbnails[left].mean((1, 2), dtype=np.float32)
+        while len(left) > 1:
+            same = _count_bits(hashes[1:] ^ hashes[0]) <= MOST_BITS
+            same &= np.abs(colours[1:] - colours[0]).max(1) <= MOST_SHIFT
+            candidates = left[1:][same]
+            same[same] = alike(
+                np.broadcast_to(thumbnails[left[0]], thumbnails[candidates].shape), thumbnails[candidates]
+            )
+            original[left[1:][same]] = left[0]
+            left, hashes, colours = left[1:][~same], hashes[1:][~same], colours[1:][~same]
+    return original
 
 
 def alike(a: Thumbnails, b: Thumbnails) -> Bool[np.ndarray, " n"]:
@@ -153,6 +197,9 @@ def _count_bits(words: UInt64[np.ndarray, " n"]) -> UInt8[np.ndarray, " n"]:
 
 
 def _joined(group: Int64[np.ndarray, " n"], pairs: IndexPairs) -> Int64[np.ndarray, " n"]:
+    from scipy.sparse import coo_matrix  # slow to import, and not needed unless images are compared
+    from scipy.sparse.csgraph import connected_components
+
     ends = group[pairs]
     links = coo_matrix((np.ones(len(pairs), dtype=np.bool_), (ends[:, 0], ends[:, 1])), shape=(len(group),) * 2)
     joined: npt.NDArray[np.int64] = connected_components(links, directed=False)[1].astype(np.int64)[group]

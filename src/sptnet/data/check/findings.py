@@ -66,6 +66,7 @@ def _labels(check: FolderCheck) -> Iterator[Finding]:
 
 
 def _duplicates(check: FolderCheck) -> Iterator[Finding]:
+    skipped = _skipped(check)
     kinds = (("exact duplicates", check.same_bytes), ("near duplicates", check.same_look))
     # Ordered by severity: different labels, then leaks into the test images, then the others; exact before near.
     for about, groups in kinds:
@@ -81,6 +82,9 @@ def _duplicates(check: FolderCheck) -> Iterator[Finding]:
                 ),
                 tuple(_named(group, with_labels=True) for group in conflicting),
             )
+    if check.skips_duplicates:
+        yield from [skipped] if skipped is not None else []
+        return
     for about, groups in kinds:
         leaked = [group for group in groups if group.in_labelled_and_test and len(group.labels) < 2]
         if leaked:
@@ -100,6 +104,23 @@ def _duplicates(check: FolderCheck) -> Iterator[Finding]:
                 "They count more than others; remove them if that is not wanted.",
                 tuple(_named(group) for group in rest),
             )
+    yield from [skipped] if skipped is not None else []
+
+
+def _skipped(check: FolderCheck) -> Finding | None:
+    """Return how many duplicates training leaves out, or could leave out."""
+    skipped = [duplicate for duplicate in check.duplicates if duplicate.skipped]
+    images = f"{_images(skipped)} that {'duplicates' if len(skipped) == 1 else 'duplicate'} another"
+    if not skipped:
+        return None
+    if check.skips_duplicates:
+        pairs = tuple(f"{printable(d.image)} duplicates {printable(d.original)}" for d in skipped)
+        return Finding("skipped duplicates", f"{images} will be left out of training, counts and scores.", pairs)
+    return Finding(
+        "duplicates",
+        f"{images} can be left out of training, counts and scores with `data.skip_duplicates=true`: duplicates make "
+        "results look better than they are.",
+    )
 
 
 def _categories(check: FolderCheck) -> Iterator[Finding]:

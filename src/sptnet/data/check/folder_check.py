@@ -10,7 +10,17 @@ import numpy as np
 from jaxtyping import UInt8
 
 from sptnet.config import DataSettings
-from sptnet.data.check.duplicates import SIDE, DuplicateGroup, same_bytes, same_look, thumbnail
+from sptnet.data.check.duplicates import (
+    REDUCED_SIDE,
+    SIDE,
+    DuplicateGroup,
+    beyond,
+    same_bytes,
+    same_look,
+    stacked,
+    thumbnail,
+)
+from sptnet.data.check.skip_duplicates import Duplicate, find_duplicates
 from sptnet.data.folder import read_folder
 from sptnet.data.image_file import UnreadableImage, decoded
 from sptnet.data.image_set import UNKNOWN, ImageSet
@@ -22,9 +32,6 @@ from sptnet.runtime.progress import tracker
 SHORT_SIDE = 64
 ELONGATED = 4
 """Ratio of the sides; above it the centre crop shows less than a fifth of the image."""
-
-# Smallest side of a reduced JPEG; large enough that padding at its edge does not show in the thumbnail.
-_REDUCED_SIDE = 4 * SIDE
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,10 @@ class FolderCheck:
     elongated: tuple[str, ...]
     device: str
     precision: str
+    duplicates: tuple[Duplicate, ...] = ()
+    """Images of both kinds of groups that resemble another one, with the name of that one."""
+    skips_duplicates: bool = False
+    """True if training leaves them out."""
 
 
 class _ImageFacts(NamedTuple):
@@ -94,6 +105,7 @@ def check_folder(
     folder_labels: bool = True,
     device: str = "auto",
     precision: str = "auto",
+    skip_duplicates: bool = False,
 ) -> FolderCheck:
     """Read every image of the folder once and collect everything that may impair training."""
     whole = read_folder(folder, labels_file, unlabelled, lambda message: None, folder_labels)
@@ -107,8 +119,8 @@ def check_folder(
     image_set, images = whole.subset([i for i, _ in readable]), [facts for _, facts in readable]
     files = [paths[i] for i, _ in readable]
     exact = same_bytes(files, image_set.ids, [image.n_bytes for image in images], track("comparing files"))
-    thumbnails = np.stack([image.thumbnail for image in images]) if images else np.empty((0, SIDE, SIDE, 3), np.uint8)
-    alike = same_look(thumbnails, exact)
+    thumbnails = stacked([image.thumbnail for image in images])
+    groups = same_look(thumbnails, track("comparing images"))
     describe = partial(_describe, image_set)
     compute = choose_compute(device, precision)
     return FolderCheck(
@@ -124,19 +136,21 @@ def check_folder(
         hidden=listing.hidden,
         heic_left_out=len(listing.heic),
         same_bytes=tuple(map(describe, exact)),
-        same_look=tuple(map(describe, alike)),
+        same_look=tuple(map(describe, beyond(groups, exact))),
         small=_ids(image_set, images, lambda image: min(image.width, image.height) < SHORT_SIDE),
         elongated=_ids(
             image_set, images, lambda image: max(image.width, image.height) > ELONGATED * min(image.width, image.height)
         ),
         device=str(compute.device),
         precision=str(compute.dtype).removeprefix("torch."),
+        duplicates=tuple(find_duplicates(image_set, thumbnails, groups)),
+        skips_duplicates=skip_duplicates,
     )
 
 
 def _read_facts(path: Path, name: str) -> _ImageFacts | UnreadableImage:
     try:
-        with decoded(path, name, least=_REDUCED_SIDE) as (image, (width, height)):
+        with decoded(path, name, least=REDUCED_SIDE) as (image, (width, height)):
             small = thumbnail(image)
     except UnreadableImage as problem:
         return problem

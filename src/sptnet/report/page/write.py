@@ -10,7 +10,7 @@ from sptnet.report.page.confusion import confusion
 from sptnet.report.page.content import listed_images, page_data
 from sptnet.report.page.curves import count_chart, reliability_chart, training_charts
 from sptnet.report.page.facts import COMMANDS, page_commands, run_facts
-from sptnet.report.page.image_facts import file_times, image_facts, second_choices
+from sptnet.report.page.image_facts import file_times, image_facts
 from sptnet.report.page.image_map import image_map
 from sptnet.report.page.image_sources import image_sources
 from sptnet.report.page.model_views import LoadedModel, ModelViews, load_for_pictures, model_views
@@ -23,6 +23,7 @@ from sptnet.results.assessment import read_expectation
 from sptnet.results.categories import Category, describe_categories, labels_to_check
 from sptnet.results.counts import KeptCounts
 from sptnet.results.edits.log import Count, current, in_force, read_edits
+from sptnet.results.edits.second_choices import second_choices
 from sptnet.results.run_content import EDITS
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.run_result import RunResult, read_result

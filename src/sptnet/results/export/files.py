@@ -10,30 +10,49 @@ import numpy as np
 from sptnet.data.image_file import ImageSource
 from sptnet.data.load import read_image_set
 from sptnet.errors import Misuse
-from sptnet.results.edits.log import current
+from sptnet.results.duplicates import positions_of_originals, read_duplicates, with_skipped
+from sptnet.results.edits.log import current, in_force, read_edits
+from sptnet.results.edits.second_choices import second_choices
 from sptnet.results.export.folders import export_folder
-from sptnet.results.predictions import COLUMNS, prediction_rows, rows_for_people
+from sptnet.results.export.table import ImageDetails, search_duplicates, write_csv
 from sptnet.results.run_folder import RunFolder
-from sptnet.results.run_result import RunResult
-from sptnet.runtime.files import check_new_file, check_outside, write_csv_atomically, write_text_atomically
+from sptnet.results.run_result import RunResult, read_result
+from sptnet.runtime.files import check_new_file, check_outside, write_text_atomically
 
 FORMS = ("csv", "json", "links", "copies", "coco", "imagefolder")
 MODEL_FORMS = ("torch", "onnx")
 """Forms of the model itself, which `sptnet.inference.export_model` writes."""
 
 
-def export_run(run_path: str | Path, to: str | Path, form: str, overwrite: bool = False) -> RunResult:
-    """Write the edited result of a run to a file or a folder, and return it."""
+def export_run(
+    run_path: str | Path, to: str | Path, form: str, overwrite: bool = False, quick: bool = False
+) -> RunResult:
+    """Write the edited result of a run to a file or a folder, and return it.
+
+    Duplicates that the run left out have the category of the image that they duplicate. Other runs are searched for
+    duplicates for a table of a folder of images, which reads all of them, unless it is to be `quick`.
+    """
     run, target = RunFolder(run_path), Path(to)
-    folder = run.config().data.folder
-    check_outside(target, "to", {"the run": run.path, "the data folder": folder})
-    result = current(run.path)
+    settings = run.config().data
+    check_outside(target, "to", {"the run": run.path, "the data folder": settings.folder})
+    edited = current(run.path)
+    known = read_duplicates(run, edited.ids)
+    skipped = [duplicate for duplicate in known or () if duplicate.skipped]
+    result = with_skipped(edited, skipped, settings.folder)
 
     def pixels() -> Mapping[str, ImageSource]:
         image_set = read_image_set(run.config().data)
         return dict(zip(image_set.ids, image_set.sources, strict=True))
 
-    export(result, target, form, overwrite, pixels)
+    def details() -> ImageDetails:
+        second = second_choices(run, read_result(run.path), edited, in_force(read_edits(run.path)))
+        rows = np.concatenate([np.arange(len(edited)), positions_of_originals(edited, skipped)])
+        duplicates = None if known is None else {duplicate.image: duplicate.original for duplicate in known}
+        if duplicates is None and settings.source == "folder" and not quick:
+            duplicates = search_duplicates(result)
+        return ImageDetails(second[0][rows], second[1][rows], duplicates)
+
+    export(result, target, form, overwrite, pixels, details)
     return result
 
 
@@ -43,8 +62,12 @@ def export(
     form: str,
     overwrite: bool = False,
     pixels: Callable[[], Mapping[str, ImageSource]] = dict,
+    details: Callable[[], ImageDetails] = ImageDetails,
 ) -> None:
-    """Write a result in one form; `pixels` returns the sources of images without a file, by id."""
+    """Write a result in one form.
+
+    `pixels` returns the sources of images without a file, by id, and `details` what else a table says of the images.
+    """
     if form not in FORMS:
         raise Misuse(f"there is no export as {form}. Choose from: {', '.join(FORMS)}.")
     if form in ("links", "copies", "imagefolder"):
@@ -53,18 +76,10 @@ def export(
     check_new_file(to, "to", overwrite)
     to.parent.mkdir(parents=True, exist_ok=True)
     if form == "csv":
-        write_csv(to, result)
+        write_csv(to, result, details())
     else:
         content = as_json(result) if form == "json" else as_coco(result)
         write_text_atomically(to, json.dumps(content, indent=1) + "\n")
-
-
-def write_csv(path: Path, result: RunResult) -> None:
-    """Write one row per image, without dropped images; a labels file that `data.labels` reads."""
-    kept = np.flatnonzero(result.category >= 0)
-    ids = [result.ids[i] for i in kept]
-    rows = prediction_rows(ids, result.category[kept], result.certainty[kept], result.names, result.n_known)
-    write_csv_atomically(path, COLUMNS, rows_for_people(rows))
 
 
 def as_json(result: RunResult) -> dict[str, Any]:
