@@ -95,6 +95,12 @@ GOOD_LINE = {"stage": "simgcd", "stage_number": 0, "epoch": 1, "losses": {"raw":
         ('{"expected_accuracy": {"value": "x"}}', "expected_accuracy.value: input should be a valid number"),
         ('{"expected_accuracy": 3}', "expected_accuracy: input should be a valid dictionary"),
         ('{"selected_epoch": []}', "selected_epoch: input should be a valid integer"),
+        ('{"parts": 3}', "parts: input should be a valid list"),
+        ('{"parts": []}', "parts: list should have at least 1 item"),
+        ('{"parts": ["x"]}', "parts.0: input should be a valid dictionary"),
+        ('{"parts": [{"seconds": "x"}]}', "parts.0.seconds: input should be a valid number"),
+        ('{"plan": []}', "plan: input should be a valid dictionary"),
+        ('{"plan": {"minutes": -1}}', "plan.minutes: input should be greater than 0"),
     ],
 )
 def test_run_json(run: Path, content: str, says: str) -> None:
@@ -119,6 +125,8 @@ def test_run_json(run: Path, content: str, says: str) -> None:
         ({"losses": {"raw": {"total": "x"}}}, "losses.raw.total: input should be a valid number"),
         ({"scores": {"unlabelled": {}}}, "scores.unlabelled.all: field required"),
         ({"old_holdout": "x"}, "old_holdout: input should be a valid number"),
+        ({"seconds": []}, "seconds: input should be a valid number"),
+        ({"learning_rates": {"model": "x"}}, "learning_rates.model: input should be a valid number"),
     ],
 )
 def test_metrics_jsonl(run: Path, change: dict[str, Any], says: str) -> None:
