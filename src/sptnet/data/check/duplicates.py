@@ -197,13 +197,21 @@ def _count_bits(words: UInt64[np.ndarray, " n"]) -> UInt8[np.ndarray, " n"]:
 
 
 def _joined(group: Int64[np.ndarray, " n"], pairs: IndexPairs) -> Int64[np.ndarray, " n"]:
-    from scipy.sparse import coo_matrix  # slow to import, and not needed unless images are compared
-    from scipy.sparse.csgraph import connected_components
+    """Group numbers after the groups of each pair of images are joined; the lower number of two stays."""
+    number = np.arange(len(group))  # SciPy has this too, but takes longer to import than most exports do
 
-    ends = group[pairs]
-    links = coo_matrix((np.ones(len(pairs), dtype=np.bool_), (ends[:, 0], ends[:, 1])), shape=(len(group),) * 2)
-    joined: npt.NDArray[np.int64] = connected_components(links, directed=False)[1].astype(np.int64)[group]
-    return joined
+    def root(i: int) -> int:
+        while number[i] != i:
+            number[i] = number[number[i]]
+            i = int(number[i])
+        return i
+
+    for a, b in group[pairs].tolist():
+        low, high = sorted((root(a), root(b)))
+        number[high] = low
+    while (number[number] != number).any():
+        number = number[number]
+    return number[group]
 
 
 def _parts(rows: npt.NDArray[np.generic]) -> Iterator[npt.NDArray[np.generic]]:
