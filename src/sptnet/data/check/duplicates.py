@@ -211,7 +211,8 @@ def _joined(group: Int64[np.ndarray, " n"], pairs: IndexPairs) -> Int64[np.ndarr
         number[high] = low
     while (number[number] != number).any():
         number = number[number]
-    return number[group]
+    joined: npt.NDArray[np.int64] = number[group]
+    return joined
 
 
 def _parts(rows: npt.NDArray[np.generic]) -> Iterator[npt.NDArray[np.generic]]:
