@@ -567,3 +567,14 @@ def test_there_must_be_something_to_score(err_run: Path, err_data: Path, call: C
     refused(call("evaluate", err_run, "--data", err_data / "cat"), "no image has a known category")
     refused(call("evaluate", err_run, "--data", err_data / "missing"), "there is no folder")
     refused(call("evaluate", err_run, "--device", "gpu"), "unknown device 'gpu'")
+
+
+def test_too_little_memory_is_one_line(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("sptnet.config.recipes.recipe_text", full)
+    answer = call("recipes", "show", "simgcd")
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.startswith("error: not enough memory. ")
+    assert answer.err.count("\n") == 1

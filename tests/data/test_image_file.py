@@ -515,3 +515,12 @@ def test_a_sixteen_bit_image_takes_six_bytes_per_pixel(tmp_path: Path, megabytes
     words = [sys.executable, "-c", LIMITED, str(path), str(megabytes)]
     answer = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert (answer.stdout.strip(), answer.stderr) == (said, "")
+
+
+def test_no_memory_for_a_thread_is_told_as_such(monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("threading.Thread.start", refuse)
+    with pytest.raises(MemoryError, match="can't start new thread"):
+        list(in_threads(str, [1, 2]))

@@ -89,7 +89,11 @@ def in_threads(work: Callable[..., T], *columns: Sequence[Any], n_threads: int =
     # In batches: a pool that gets a million files at once keeps a million pending results.
     with ThreadPoolExecutor(n_threads) as pool:
         for start in range(0, len(columns[0]), _BATCH):
-            yield from pool.map(work, *(column[start : start + _BATCH] for column in columns))
+            try:
+                results = pool.map(work, *(column[start : start + _BATCH] for column in columns))
+            except RuntimeError as error:  # no memory for another thread
+                raise MemoryError(str(error)) from error
+            yield from results
 
 
 def fingerprint(image_set: ImageSet, version: int = WHOLE_FILES) -> str:
