@@ -3,6 +3,7 @@
 import faulthandler
 import gc
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -18,6 +19,7 @@ LONGEST = 60.0
 """Seconds after which a command counts as hanging."""
 MOST_MB = 4096
 """Memory that no command may exceed, in MB."""
+CURSOR = re.compile(r"\x1b\[\?25[lh]")  # a progress bar hides and shows the cursor of a terminal
 MEANT = {0, 1, 2, 129, 130, 143}
 """Exit codes that sptnet gives on purpose."""
 
@@ -57,7 +59,8 @@ class Ended:
         return "" if self.code == 0 else self._without_message()
 
     def _without_message(self) -> str:
-        lines = self.err.decode(errors="replace").strip().splitlines()
+        text = CURSOR.sub("", self.err.decode(errors="replace"))
+        lines = text.strip().splitlines()
         starts = [i for i, line in enumerate(lines) if line.startswith(("error: ", "stopped"))]
         if starts and not all(line.startswith("  - ") for line in lines[starts[-1] + 1 :]):  # several reasons, listed
             return f"an error of {len(lines) - starts[-1]} lines: {lines[starts[-1]][:300]}"
