@@ -110,6 +110,7 @@ class KillsAtMoments(Campaign):
         longest = 0.8 * self.shop.seconds[scenario.reference] if scenario.name in SLOW else 0.3
         for _ in range(4):  # earlier and earlier, until the kill comes before the end
             case = self.shop.case(f"{self.name} {number}")
+            shutil.rmtree(_logs(case), ignore_errors=True)  # a kill may come before the output is opened anew
             ended = kill(scenario.set_up(self.shop, case), case, random.uniform(0, longest), random)
             longest /= 2
             if ended.code != 0:
