@@ -14,7 +14,7 @@ import pytest
 
 from sptnet.errors import Misuse
 from sptnet.runtime import locks
-from sptnet.runtime.locks import Locked, check_free, claim, exclusive_lock, hold, is_lock_file, shared_lock
+from sptnet.runtime.locks import Locked, check_free, claim, hold, is_lock_file
 
 HOLD = """
 import sys
@@ -62,7 +62,7 @@ def test_the_second_process_is_told_who_holds_the_lock(tmp_path: Path) -> None:
     words = (
         rf"^the run x is being written by process {other.process.pid} on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d\. Wait"
     )
-    for attempt in (lambda: hold(path, "the run x"), lambda: exclusive_lock(path, "the run x", wait=0.1)):
+    for attempt in (lambda: hold(path, "the run x"), lambda: hold(path, "the run x", wait=0.1)):
         with pytest.raises(Locked, match=words), attempt():
             pytest.fail("two processes hold it")
     with pytest.raises(Locked, match=words):
@@ -99,10 +99,10 @@ def test_shared_locks_exclude_only_exclusive_ones(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     other = Holder(path, "0", "shared")
     written, used = (rf"the bank is being {use} by process \d+" for use in ("written", "used"))
-    with shared_lock(path, "the bank"), pytest.raises(Locked, match=used), hold(path, "the bank"):
+    with hold(path, "the bank", shared=True), pytest.raises(Locked, match=used), hold(path, "the bank"):
         pytest.fail("it is shared")
     other.let_go()
-    with hold(path, "the bank"), pytest.raises(Locked, match=written), shared_lock(path, "the bank"):
+    with hold(path, "the bank"), pytest.raises(Locked, match=written), hold(path, "the bank", shared=True):
         pytest.fail("it is not shared")
 
 

@@ -12,7 +12,7 @@ import socket
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from sptnet.errors import Failure, Misuse
@@ -88,16 +88,6 @@ def check_free(path: Path, what: str) -> None:
     with _kept_open(os.open(path, os.O_RDONLY | _NO_LINK)) as file:
         if try_lock(file, shared=True) is False:
             raise Locked(_in_use(what, os.pread(file, _LONGEST_RECORD, 0)))
-
-
-def exclusive_lock(path: Path, what: str, wait: float = 0.0) -> AbstractContextManager[None]:
-    """Hold a lock that no other process may hold."""
-    return hold(path, what, wait=wait)
-
-
-def shared_lock(path: Path, what: str, wait: float = 0.0) -> AbstractContextManager[None]:
-    """Hold a lock that other processes may share."""
-    return hold(path, what, shared=True, wait=wait)
 
 
 def try_lock(file: int, shared: bool = False) -> bool | None:
