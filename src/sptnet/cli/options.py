@@ -63,6 +63,7 @@ NO_REPORT = Annotated[bool, typer.Option("--no-report", help="Leave the report p
 
 
 def discovery_settings(
+    *,
     folder: Path | None,
     labels: Path | None,
     unlabelled: str | None,

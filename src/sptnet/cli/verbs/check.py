@@ -71,19 +71,19 @@ def check(
     from sptnet.runtime import progress
 
     changes = discovery_settings(
-        folder,
-        labels,
-        unlabelled,
-        no_folder_labels,
-        skip_unreadable,
-        skip_duplicates,
-        categories,
-        epochs,
-        backbone,
-        weights,
-        device,
-        seed,
-        settings,
+        folder=folder,
+        labels=labels,
+        unlabelled=unlabelled,
+        no_folder_labels=no_folder_labels,
+        skip_unreadable=skip_unreadable,
+        skip_duplicates=skip_duplicates,
+        categories=categories,
+        epochs=epochs,
+        backbone=backbone,
+        weights=weights,
+        device=device,
+        seed=seed,
+        settings=settings,
     )
     wishes = Wishes(None if method == "auto" else method, minutes, frozenset(changes), not no_report)
     preview = preview_discovery(changes, wishes, timed=not no_time)

@@ -83,19 +83,19 @@ def discover(
     from sptnet.runtime.progress import say
 
     changes = discovery_settings(
-        folder,
-        labels,
-        unlabelled,
-        no_folder_labels,
-        skip_unreadable,
-        skip_duplicates,
-        categories,
-        epochs,
-        backbone,
-        weights,
-        device,
-        seed,
-        settings,
+        folder=folder,
+        labels=labels,
+        unlabelled=unlabelled,
+        no_folder_labels=no_folder_labels,
+        skip_unreadable=skip_unreadable,
+        skip_duplicates=skip_duplicates,
+        categories=categories,
+        epochs=epochs,
+        backbone=backbone,
+        weights=weights,
+        device=device,
+        seed=seed,
+        settings=settings,
     ) | ({} if track is None else {"training.track": track})
     if open_it and no_report:
         raise Misuse("--open shows the report, which --no-report leaves out. Give one of them.")
