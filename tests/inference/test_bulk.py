@@ -429,7 +429,7 @@ def test_the_job_is_described_in_the_folder(model: Path, images: Path, tmp_path:
     assert (job["edits"], job["images"], job["part_size"]) == (None, N, 100)
 
 
-JOB_OF_NOTHING = Job("m", None, 0, "n", 1)
+JOB_OF_NOTHING = Job(model="m", edits=None, images=0, names="n", part_size=1)
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:

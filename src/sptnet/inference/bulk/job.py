@@ -7,7 +7,6 @@ one to arrive writes it.
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from sptnet.errors import Misuse
@@ -33,9 +32,8 @@ TITLES = {
 }
 
 
-@dataclass(frozen=True)
-class Job:
-    """Everything that the parts depend on."""
+class Job(FileShape):
+    """Everything that the parts depend on; the content of parts.json."""
 
     model: str
     """Digest of the weights, from model.json."""
@@ -46,20 +44,8 @@ class Job:
     """Digest of the paths in their order."""
     part_size: int
     features: bool = False
-    calibrator: dict[str, list[float]] | None = None
-    """Calibration from model.json; None if there is none."""
-
-
-class JobShape(FileShape):
-    """parts.json."""
-
-    model: str
-    edits: str | None
-    images: int
-    names: str
-    part_size: int
-    features: bool = False
     calibrator: CalibratorShape | None = None
+    """Calibration from model.json; None if there is none."""
 
 
 def describe_job(run: Path, images: ImageList, part_size: int, features: bool = False) -> Job:
@@ -92,11 +78,10 @@ def open_folder(folder: Path, job: Job) -> None:
                 "that does not exist yet."
             )
         # Several processes may write at once, all the same content.
-        write_text_atomically(file, json.dumps(asdict(job), indent=1) + "\n")
+        write_text_atomically(file, json.dumps(job.model_dump(), indent=1) + "\n")
     way_out = "Give another folder with `parts`, or remove this one."
-    before, now = read_json(file, way_out, JobShape), asdict(job)
-    before = {field.name: field.default for field in fields(Job)} | before
-    changes = [title for key, title in TITLES.items() if before[key] != now[key]]
+    before = Job(**read_json(file, way_out, Job))
+    changes = [title for key, title in TITLES.items() if getattr(before, key) != getattr(job, key)]
     if changes:
         raise Misuse(
             f"{folder} holds parts of another job, which differs in: {', '.join(changes)}. Give all as before, or "
