@@ -23,7 +23,7 @@ BY_ENDS, WHOLE_FILES = 1, 2
 """Versions of the fingerprint: 0.1.0 and 0.2.0 read size, beginning and end of large files."""
 MOST_THREADS = min(8, os.cpu_count() or 1)
 _EDGE = 64 * 1024
-_BATCH = 1024
+_BATCH = 512
 
 
 def no_display(items: Iterable[Any], total: int | None = None) -> Iterable[Any]:
@@ -86,7 +86,8 @@ def too_many_unreadable(
 
 def in_threads(work: Callable[..., T], *columns: Sequence[Any], n_threads: int = MOST_THREADS) -> Iterator[T]:
     """Like `map(work, *columns)`, on several threads; results are in order. Decoding shares one memory budget."""
-    # In batches: a pool that gets a million files at once keeps a million pending results.
+    # In batches: a pool that gets a million files at once keeps a million pending results, and finishes all of them
+    # before it ends after an interrupt.
     with ThreadPoolExecutor(n_threads) as pool:
         for start in range(0, len(columns[0]), _BATCH):
             try:

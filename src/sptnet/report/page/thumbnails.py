@@ -2,20 +2,18 @@
 
 import base64
 import io
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
 
 from sptnet.data.image_file import ImageSource, UnreadableImage, decoded, read_image
+from sptnet.data.readable import in_threads
 
 TINY = 16
 """Images of at most this side are stored without loss."""
 _SAMPLE = 128
-_BATCH = 512
 _QUOTES = len('"",')
 
 
@@ -87,10 +85,7 @@ def _made(sources: Sequence[ImageSource | None], level: Level) -> Iterator[str |
         square = _square(source, level.side)
         return None if square is None else as_uri(_encoded(square, level))
 
-    # In batches, so that an interrupt waits for one batch only.
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for start in range(0, len(sources), _BATCH):
-            yield from pool.map(make, sources[start : start + _BATCH])
+    yield from in_threads(make, sources)
 
 
 def _square(source: ImageSource | None, side: int) -> Image.Image | None:
