@@ -150,25 +150,21 @@ def _replayed(run_path: str | Path, result: RunResult, edits: Sequence[Edit], cl
         ) from error
 
 
-def read_edits_file(file: Path) -> list[Edit]:
-    """Read edits that the report page saved: {"edits": [...]}, or only the list."""
-    return _read_edits_file(file)[0]
-
-
 def new_edits_of_file(run_path: str | Path, file: Path) -> tuple[list[Edit], int]:
     """Read the edits of a file that the log of the run does not hold yet, and the number of those that it holds.
 
     The page saves all its edits every time, with the number of edits before them under `after`. Those that follow in
     the log at that place were applied from an earlier file, unless something was undone since.
     """
-    edits, after = _read_edits_file(file)
+    edits, after = read_edits_file(file)
     later = read_edits(run_path)[after:] if after is not None else []
     n = min(len(later), len(edits))
     n_before = n if later[:n] == edits[:n] and Undo() not in later else 0
     return edits[n_before:], n_before
 
 
-def _read_edits_file(file: Path) -> tuple[list[Edit], int | None]:
+def read_edits_file(file: Path) -> tuple[list[Edit], int | None]:
+    """Read edits that the report page saved, {"edits": [...]} or only the list, and the number of edits before them."""
     if not file.is_file():
         raise Misuse(f"there is no file {file}. Give the JSON file of edits that the report saved.")
     way_out, says = "Save the edits again.", "is not valid JSON"
