@@ -226,7 +226,13 @@ def test_only_rank_0_opens_a_track(
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"id": "x"}', '{"id": "x", "epochs": "many", "scores": 1, "report": 0, "open": 0}']
+    "text",
+    [
+        *("{", "[]", "[" * 100_000, '{"id": "x"}'),
+        '{"id": "x", "epochs": "many", "scores": true, "report": false, "open": false}',
+        '{"id": "x", "epochs": -1, "scores": true, "report": false, "open": false}',
+        '{"id": "x", "epochs": 1, "scores": "false", "report": false, "open": false}',
+    ],
 )
 def test_a_damaged_count_of_epochs(folder: RunFolder, added: list[Any], text: str) -> None:
     (folder.path / "track").mkdir()

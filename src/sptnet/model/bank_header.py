@@ -16,8 +16,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sptnet.errors import Failure, Misuse
+from sptnet.errors import Misuse
 from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.readers import read_json
 
 Header = dict[str, Any]
 
@@ -35,20 +36,15 @@ def read_header(folder: Path) -> Header | None:
         raise Misuse(f"{folder} is a file, not a folder. Give another `views.bank_folder`.")
     present = [name for name in (TOKENS, SUMS, FLAGS) if os.path.lexists(folder / name)]
     path = folder / HEADER
-    try:
-        header = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         if present:
             raise Misuse(
                 f"{folder / present[0]} does not belong to a token bank, since there is no {HEADER} beside it, and "
                 "sptnet never replaces other files. Give another `views.bank_folder`."
-            ) from None
+            )
         return None
-    except (ValueError, RecursionError) as error:
-        raise Failure(
-            f"the token bank's {path} is damaged ({error}). Remove the folder {folder} if it holds nothing else, or "
-            "give another `views.bank_folder`."
-        ) from error
+    way_out = f"Remove the folder {folder} if it holds nothing else, or give another `views.bank_folder`."
+    header = read_json(path, way_out)
     if not isinstance(header, dict) or header.get("kind", MARK["kind"]) != MARK["kind"]:
         raise _no_header(path)
     if header.get("version", MARK["version"]) != MARK["version"]:

@@ -13,16 +13,18 @@ import uuid
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 from PIL import Image
+from pydantic import Field
 
 from sptnet.config.recipes import to_toml
 from sptnet.errors import Failure, Misuse
 from sptnet.results.run_content import TRACK
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.files import write_text_atomically
+from sptnet.runtime.readers import FileShape, read_json
 
 Pictures = Mapping[str, bytes]
 """PNG files by title."""
@@ -199,14 +201,21 @@ class RunTrack:
         write_text_atomically(self._file, json.dumps(self._state) + "\n")
 
 
+class StateShape(FileShape):
+    """track/<kind>.json: what is in the track so far."""
+
+    id: str
+    epochs: Annotated[int, Field(ge=0)]
+    scores: bool
+    report: bool
+    open: bool
+
+
 def _read_state(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
-    try:
-        state = json.loads(file.read_text(encoding="utf-8"))
-        return {"id": str(state["id"]), **{name: type(value)(state[name]) for name, value in NOTHING.items()}}
-    except (ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{file} is damaged ({error!r}). Delete {file.parent} to track the run anew.") from error
+    state: dict[str, Any] = read_json(file, f"Delete {file.parent} to track the run anew.", StateShape)
+    return state
 
 
 def scalars_of(line: Mapping[str, Any]) -> dict[str, float]:
