@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from tools.campaigns.children import Child, Ended
+from tools.campaigns.children import Child, Ended, obey_permissions
 from tools.campaigns.kills import KillsAtOperations
 from tools.campaigns.mutators import FORMS, mutate
 from tools.campaigns.names import SCREEN, shown
@@ -173,6 +173,27 @@ def test_bad_ends_are_told_from_good_ones(tmp_path):
     assert end(135).startswith("exit code 135")
     assert end(peak_mb=5000) == "5000 MB of memory"
     assert end(hung=True).startswith("no end")
+
+
+def test_permissions_count_for_a_forked_process_of_root_too(tmp_path):
+    """Also below folders that only their owner may enter, where programs may lie."""
+    private, locked = tmp_path / "private", tmp_path / "locked"
+    private.mkdir(mode=0o700)
+    (private / "open.txt").write_text("open")
+    (private / "closed.txt").touch(mode=0o000)
+    locked.mkdir(mode=0o555)
+
+    def work():
+        (private / "open.txt").read_text()
+        for refused in ((private / "closed.txt").read_text, (locked / "new").touch):
+            try:
+                refused()
+            except PermissionError:
+                continue
+            sys.exit(f"{refused} was allowed")
+
+    ended = forked(work, tmp_path, obey_permissions)
+    assert ended.code == 0, ended.err.decode()
 
 
 def test_a_forked_process_shows_what_it_did(tmp_path):

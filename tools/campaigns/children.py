@@ -1,5 +1,6 @@
 """Commands in processes of their own: forked from this one, which has imported everything, or started anew."""
 
+import ctypes
 import faulthandler
 import gc
 import os
@@ -250,3 +251,22 @@ def limit_memory(more_mb: float = MOST_MB) -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * os.sysconf("SC_PAGE_SIZE") + int(more_mb * 2**20)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+CAPABILITIES = 0x20080522
+"""Version of the structures of `capget` and `capset` (capabilities(7))."""
+OVERRIDING = (1 << 1) | (1 << 2)
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, for which permissions of files do not count."""
+
+
+def obey_permissions() -> None:
+    """Let permissions of files count for this process even if it is root's; it stays the owner of its files."""
+    library = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(CAPABILITIES, 0)
+    rights = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable; then the same for numbers above 31
+    if library.capget(header, rights):
+        raise OSError(ctypes.get_errno(), "capget failed")
+    rights[0] &= ~OVERRIDING
+    rights[1] &= ~OVERRIDING
+    if library.capset(header, rights):
+        raise OSError(ctypes.get_errno(), "capset failed")

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from .children import Ended, limit_memory
+from .children import Ended, limit_memory, obey_permissions
 from .operations import Watch, die, fill_disk_at
 from .runner import Campaign, Verdict
 from .scenarios import SCENARIOS, Scenario
@@ -16,7 +16,6 @@ from .workshop import BANKED, CHOOSY, Workshop, differences
 from .writers import WRITERS
 
 Random = standard_random.Random
-NOBODY = 65534
 LONG = [scenario for scenario in SCENARIOS if scenario.name in ("train", "train with bank", "discover", "overwrite")]
 Fault = Callable[[Workshop, Random, Path], str]
 
@@ -82,14 +81,6 @@ def few_descriptors(shop: Workshop, random: Random, case: Path) -> str:
     return _limited(shop, case, random.choice(SCENARIOS), limit)
 
 
-def _be_nobody() -> None:
-    """Give up the rights of root, to which permissions do not apply."""
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-
-
 def read_only(shop: Workshop, random: Random, case: Path) -> str:
     """The folder that is to be written is read-only."""
     scenario = random.choice(SCENARIOS)
@@ -98,18 +89,12 @@ def read_only(shop: Workshop, random: Random, case: Path) -> str:
     locked = run if run.exists() else case
     locked.chmod(0o555)
     try:
-        ended = shop.call(words, _open_logs(shop, case), _be_nobody)
+        ended = shop.call(words, case.parent / f"{case.name}-logs", obey_permissions)
     finally:
         locked.chmod(0o755)
     if ended.complaint or ended.code == 0:
         return f"{scenario.name} in a read-only folder: {ended.complaint or 'it claims to have succeeded'}"
     return _judged(shop, case, scenario, ended)
-
-
-def _open_logs(shop: Workshop, case: Path) -> Path:
-    logs = case.parent / f"{case.name}-logs"
-    logs.mkdir(exist_ok=True)
-    return logs
 
 
 READS = (
@@ -131,11 +116,10 @@ def unreadable(shop: Workshop, random: Random, case: Path) -> str:
     locked = random.choice([path for folder in (run, data) for path in sorted(folder.rglob("*"))])
     places = {"run": run, "data": data, "case": case}
     words = [word.format(**places) for word in random.choice(READS)]
-    case.chmod(0o777)
     mode = locked.stat().st_mode
     locked.chmod(0)
     try:
-        ended = shop.call(words, _open_logs(shop, case), _be_nobody)
+        ended = shop.call(words, case.parent / f"{case.name}-logs", obey_permissions)
     finally:
         locked.chmod(mode)
     return f"{locked.relative_to(case)} unreadable, {words[0]}: {ended.complaint}" if ended.complaint else ""

@@ -59,7 +59,6 @@ class Workshop:
         self.seconds: dict[str, float] = {}
         """Time that each reference took."""
         root.mkdir(parents=True, exist_ok=True)
-        root.chmod(0o755)
 
     @cached_property
     def data(self) -> Path:
