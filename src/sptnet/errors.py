@@ -1,5 +1,15 @@
 """Exceptions for users: each message says what is wrong and how to fix it."""
 
+from collections.abc import Sequence
+
+NEXT_REASON = "\n  - "
+"""What stands before each reason of a message that has several."""
+
+
+def with_reasons(message: str, reasons: Sequence[str]) -> str:
+    """Return a message that ends with its reason, or with a list of them."""
+    return f"{message} {reasons[0]}" if len(reasons) == 1 else NEXT_REASON.join((message, *reasons))
+
 
 class SptnetError(Exception):
     """Base class of all errors raised on purpose; the command line prints them without a traceback."""

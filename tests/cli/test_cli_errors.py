@@ -71,7 +71,7 @@ def train(call: Call, err_data: Path, tmp_path: Path) -> Call:
 def refused(answer: Answer, *phrases: str, code: int = 2) -> None:
     assert answer.code == code
     assert answer.out == ""
-    assert answer.err.startswith("error: ")
+    assert answer.err.startswith("error: ") and "\\n  - " not in answer.err
     assert [phrase for phrase in phrases if phrase not in answer.err] == [], answer.err
 
 
@@ -249,6 +249,14 @@ def test_unknown_recipes_are_refused_with_a_suggestion(tmp_path: Path, call: Cal
     refused(call("train", "--out", tmp_path / "out"), "no recipe given", "sptnet recipes list")
     refused(call("recipes", "copy", "sptnte", tmp_path / "mine.toml"), "Did you mean sptnet?")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_reason_stands_on_the_line_and_several_are_listed(train: Call) -> None:
+    first, second = "unknown key seeed. Did you mean seed?", r"unknown key 'a\n  - b'."
+    one, two = train("--set", "seeed=1"), train("--set", "seeed=1", "--set", "a\n  - b=1")
+    assert one.err.splitlines() == [f"error: sptnet and --set make no valid configuration; mend: {first}"]
+    assert two.err.splitlines()[:2] == ["error: sptnet and --set make no valid configuration; mend:", f"  - {first}"]
+    assert two.err.splitlines()[2].startswith(f"  - {second}")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sptnet.errors import NEXT_REASON
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.text import visible
 
@@ -65,6 +66,6 @@ def note_printer(as_json: bool) -> Say:
     return say if as_json else partial(show_line, flush=True)
 
 
-def show_error(line: str) -> None:
-    """Print one line on stderr."""
-    print(visible(line), file=sys.stderr)
+def show_error(text: str) -> None:
+    """Print one line on stderr, and one more for each of several reasons."""
+    print(NEXT_REASON.join(map(visible, text.split(NEXT_REASON))), file=sys.stderr)

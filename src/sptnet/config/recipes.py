@@ -14,7 +14,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from sptnet.config import Config
-from sptnet.errors import Misuse
+from sptnet.errors import Misuse, with_reasons
 from sptnet.runtime import readers
 from sptnet.runtime.progress import say
 from sptnet.runtime.readers import one_line, read_text, shown
@@ -183,8 +183,8 @@ def make_config(values: dict[str, Any], source: str) -> Config:
     try:
         return _validated(values, source)
     except ValidationError as error:
-        listed = "".join(f"\n  - {problem}" for problem in _explain(error))
-        raise Misuse(f"{source} and `settings` make no valid configuration; mend:{listed}") from error
+        message = f"{source} and `settings` make no valid configuration; mend:"
+        raise Misuse(with_reasons(message, _explain(error))) from error
 
 
 def _validated(values: dict[str, Any], source: str) -> Config:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sptnet.errors import Misuse
+from sptnet.errors import Misuse, with_reasons
 from sptnet.inference.attention import check_share
 from sptnet.report.figures.accuracy import draw_accuracy
 from sptnet.report.figures.attention_maps import CLASS_TOKEN, PATCH, PatchPosition, draw_attention
@@ -56,7 +56,7 @@ def write_figures(
         left_out = [reason for each in drawn for reason in each.left_out]
         figures = {name: figure for each in drawn for name, figure in each.figures.items()}
         if not figures:
-            raise Misuse("nothing can be drawn of these runs:" + "".join(f"\n  - {reason}" for reason in left_out))
+            raise Misuse(with_reasons("nothing can be drawn of these runs:", left_out))
         files = [file for name, figure in figures.items() for file in save(figure, out, name)]
     return Written(files, left_out)
 
