@@ -12,7 +12,7 @@ import pytest
 
 from helpers.result_runs import make_run
 from sptnet.results.counts import Clustering, write_clustering
-from sptnet.results.edits.log import Count, add_edits
+from sptnet.results.edits.log import Count, SplitCategory, add_edits
 
 HEAVY = ("torch", "timm", "torchvision", "sklearn", "scipy", "matplotlib", "wandb", "tensorboard")
 VERBS = (
@@ -101,6 +101,12 @@ def test_a_kept_number_of_categories_is_read_without_torch(tmp_path: Path) -> No
     write_clustering(run, Clustering(category, np.full(8, 0.5, np.float32), centroids, n_known=2))
     add_edits(run, [Count(5)])
     assert list(probe(["edit", str(run), "list"]).values()) == [(0, ["scipy"])]  # names are matched, nothing clustered
+
+
+def test_a_split_is_replayed_without_torch(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    add_edits(run, [SplitCategory("new-1", 2)])
+    assert list(probe(["edit", str(run), "list"]).values()) == [(0, [])]
 
 
 def processor_seconds(*words: Any) -> float:

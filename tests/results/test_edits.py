@@ -137,6 +137,29 @@ def test_a_split_is_the_same_every_time() -> None:
     assert_same(apply_edit(result, SplitCategory("new-1", 3, 7)), apply_edit(result, SplitCategory("new-1", 3, 7)))
 
 
+def test_the_log_keeps_the_parts_of_a_split(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clustering on another machine, or by another version, may differ; edits that follow are about these parts."""
+    state = add_edits(run, [Drop((IDS[4],)), SplitCategory("new-1", 2), Confirm(("new-1-a",))])
+    line = (run / "edits.jsonl").read_text(encoding="utf-8").splitlines()[1]
+    assert json.loads(line)["letters"] == "baa"
+    monkeypatch.setattr("sptnet.results.edits.apply._cluster", None)
+    assert_same(current(run), state)
+    add_edits(run, [Rename("new-1-a", "otter"), Undo(), Undo()])
+    assert sorted_into(current(run))["new-1-b"] == [5]
+
+
+def test_a_split_from_before_letters_were_kept_is_clustered(run: Path) -> None:
+    line = {"at": "2026-01-01T00:00:00+0000", "verb": "split", "category": "new-1", "parts": 2, "seed": 0}
+    (run / "edits.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    assert_same(current(run), apply_edit(read_result(run), SplitCategory("new-1", 2)))
+
+
+@pytest.mark.parametrize("letters", ["aab", "aaaa", "aabc", "aabB", "aabbb"])
+def test_letters_that_do_not_fit_are_refused(letters: str) -> None:
+    message = "the letters of the split are not those of the images of new-1. Omit them."
+    assert refusal(SplitCategory("new-1", 2, letters=letters)) == message
+
+
 def test_a_moved_image_is_certain() -> None:
     result = apply_edit(small_result(), Move((IDS[2], IDS[7]), "dog"))
     assert sorted_into(result) == {"cat": [0, 1], "dog": [2, 3, 7], "new-1": [4, 5, 6], "new-2": []}

@@ -100,7 +100,7 @@ def _split(result: RunResult, edit: SplitCategory) -> RunResult:
         raise Misuse(f"a category cannot be split into {edit.parts} parts. Give 2 to {len(ascii_lowercase)}.")
     if not 0 <= edit.seed < 2**32:
         raise Misuse(f"the seed {edit.seed} cannot be used. Give a whole number from 0 to {2**32 - 1}.")
-    parts = _parts(result.features[members], edit.parts, edit.seed) if len(members) >= edit.parts else members[:0]
+    parts = _parts(result, members, edit)
     if len(np.unique(parts)) < edit.parts:
         raise Misuse(
             f"{printable(edit.category)} has too few different images ({len(members)} in all) for {edit.parts} parts. "
@@ -125,7 +125,25 @@ def _split(result: RunResult, edit: SplitCategory) -> RunResult:
     )
 
 
-def _parts(features: npt.NDArray[np.float32], parts: int, seed: int) -> npt.NDArray[np.int64]:
+def _parts(result: RunResult, members: npt.NDArray[np.int64], edit: SplitCategory) -> npt.NDArray[np.int64]:
+    """Return the part of each member, of shape (n,): as it was decided, or else by clustering."""
+    if not edit.letters:
+        return _cluster(result.features[members], edit.parts, edit.seed)
+    if len(edit.letters) != len(members) or set(edit.letters) != set(ascii_lowercase[: edit.parts]):
+        raise Misuse(f"the letters of the split are not those of the images of {printable(edit.category)}. Omit them.")
+    return np.array([ascii_lowercase.index(letter) for letter in edit.letters])
+
+
+def decided(edit: Edit, before: RunResult, after: RunResult) -> Edit:
+    """Return the edit with its outcome where that takes a clustering, so that a replay always gives the same."""
+    if not isinstance(edit, SplitCategory):
+        return edit
+    index = before.names.index(edit.category)
+    parts = after.category[before.category == index] - index
+    return replace(edit, letters="".join(ascii_lowercase[part] for part in parts))
+
+
+def _cluster(features: npt.NDArray[np.float32], parts: int, seed: int) -> npt.NDArray[np.int64]:
     """Return the part of each image, of shape (n,). Parts are ordered by size, then by their first image."""
     if len(np.unique(features, axis=0)) < parts:
         return np.zeros(len(features), dtype=np.int64)

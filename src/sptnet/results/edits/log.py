@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sptnet.errors import Failure, Misuse
-from sptnet.results.edits.apply import apply_edit
+from sptnet.results.edits.apply import apply_edit, decided
 from sptnet.results.edits.choose_count import ensure_clustering
 from sptnet.results.edits.types import (
     CarryNames,
@@ -118,19 +118,21 @@ def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> RunResult:
 
 def _add_edits(run_path: str | Path, result: RunResult, edits: Sequence[Edit]) -> RunResult:
     log = read_edits(run_path)
-    state = _replayed(run_path, result, log, cluster=True)
+    state, n_before = _replayed(run_path, result, log, cluster=True), len(log)
     for number, edit in enumerate(edits, start=1):
+        before = state
         log.append(edit)
         try:
             if isinstance(edit, Count):
                 ensure_clustering(run_path, result, edit.n_categories)
-            state = replay(result, log) if isinstance(edit, Undo) else apply_edit(state, edit)
+            state = replay(result, log) if isinstance(edit, Undo) else apply_edit(before, edit)
+            log[-1] = decided(edit, before, state)
         except Misuse as error:
             if len(edits) == 1:
                 raise
             raise Misuse(f"edit {number} of {len(edits)}: {error}") from error
     at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    lines = [json.dumps({"at": at, **as_dict(edit)}, ensure_ascii=False) for edit in edits]
+    lines = [json.dumps({"at": at, **as_dict(edit)}, ensure_ascii=False) for edit in log[n_before:]]
     file = Path(run_path) / EDITS
     old = [line for line in _text(file).split("\n") if line]
     write_text_atomically(file, "".join(f"{line}\n" for line in [*old, *lines]))

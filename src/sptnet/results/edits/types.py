@@ -1,7 +1,7 @@
 """Kinds of edits, and their JSON form."""
 
 from collections.abc import Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, get_type_hints
 
 from sptnet.errors import Misuse
@@ -38,6 +38,8 @@ class SplitCategory:
     category: str
     parts: int
     seed: int = 0
+    letters: str = field(default="", compare=False)
+    """Part of each image of the category, in the order of the images of the run; empty before the images are split."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,10 @@ _KINDS: dict[Any, str] = {
 def as_dict(edit: Edit) -> dict[str, Any]:
     """Return the edit as it is written in JSON."""
     verb = next(verb for verb, kind in VERBS.items() if isinstance(edit, kind))
-    return {"verb": verb, **asdict(edit)}
+    values = asdict(edit)
+    if values.get("letters") == "":
+        del values["letters"]
+    return {"verb": verb, **values}
 
 
 def parse_edit(value: Any) -> Edit:
@@ -125,7 +130,7 @@ def parse_edit(value: Any) -> Edit:
     strangers = sorted(set(given) - set(hints))
     if strangers:
         raise Misuse(f"the edit {verb} has no {listed(strangers)}. It has: {', '.join(hints) or 'nothing else'}.")
-    missing = [field.name for field in fields(kind) if field.name not in given and field.default is MISSING]
+    missing = [item.name for item in fields(kind) if item.name not in given and item.default is MISSING]
     if missing:
         raise Misuse(f"the edit {verb} lacks {listed(missing)}. It has: {', '.join(hints)}.")
     return kind(**{name: _checked(verb, name, item, hints[name]) for name, item in given.items()})
