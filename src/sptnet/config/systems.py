@@ -39,6 +39,7 @@ class ContrastiveSettings(TrainedSettings, ClusteringSettings):
 class RankStatsSettings(TrainedSettings):
     """RankStats+: pairs of images with the same strongest feature dimensions."""
 
+    learning_rate: NonNegative = 0.01
     top: Count = Field(5, description="dimensions whose set must agree")
     consistency: NonNegative = Field(50.0, description="largest weight of the consistency between views")
     ramp_up: Count = Field(150, description="epochs in which that weight grows")
