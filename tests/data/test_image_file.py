@@ -186,6 +186,14 @@ def test_float_files_without_a_known_range(tmp_path: Path, value: float) -> None
     assert reason_of(path) == "float pixels that are not finite or lie outside 0..65535"
 
 
+def test_colours_by_number_without_a_palette(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.png", Image.new("P", (3, 2), 1))
+    content = path.read_bytes()
+    start = content.index(b"PLTE") - 4  # length, name, colours, checksum
+    path.write_bytes(content[:start] + content[start + 12 + int.from_bytes(content[start : start + 4], "big") :])
+    assert reason_of(path) == "colours by number without a palette"
+
+
 @pytest.mark.parametrize("suffix", ["gif", "tif", "webp"])
 def test_several_frames_give_the_first(tmp_path: Path, suffix: str) -> None:
     frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]

@@ -267,6 +267,8 @@ def _upright(image: Image.Image, convert: Convert[T]) -> T:
     image.load()
     if 0 in image.size:
         raise UnusableImage("no pixels")
+    if image.mode in ("P", "PA") and image.palette is None:
+        raise UnusableImage("colours by number without a palette")
     return convert(image, _UPRIGHT.get(_orientation(image)))
 
 
