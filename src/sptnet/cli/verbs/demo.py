@@ -14,7 +14,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the runs of an earlier demo.")] = False,
     all_methods: Annotated[
-        bool, typer.Option("--all", help="Also the systems that SPTNet is compared with, which takes several times as long.")
+        bool, typer.Option("--all", help="Also the systems that SPTNet is compared with, in several times the time.")
     ] = False,
     open_it: Annotated[bool, typer.Option("--open", help="Show the report in the browser.")] = False,
     as_json: JSON = False,
