@@ -139,9 +139,16 @@ def lengths(updates: int, batches: int) -> Changes:
     }
 
 
+def updates_of(row: str, table: str) -> int:
+    """Updates that a row trains for; training ends with the epoch in which they are reached."""
+    if row in ("kmeans", "sskmeans"):
+        return 0
+    return START_UPDATES if (table, row) == ("b", "simgcd") else UPDATES[table]
+
+
 def config_of(row: str, table: str, start: Path, base: Config, batches: int) -> Config:
     """Settings of a row; rows of table B that build on SimGCD start from its run."""
-    changes = lengths(START_UPDATES if (table, row) == ("b", "simgcd") else UPDATES[table], batches)
+    changes = lengths(updates_of(row, table), batches)
     method = row
     if row == "discover":
         method = "simgcd"
@@ -211,6 +218,7 @@ def main() -> None:
             classes = classes_of(given.data)
             write_folder(classes, place / "images")
             base = load_recipe("simgcd", {"seed": seed, "training.evaluate_every": 10000, "views.workers": 0})
+            base = base.model_copy(update={"n_categories": len(classes)})  # as the run resolves it, so that it resumes
             batch = 128 if given.table == "a" else 32
             base = base.changed(
                 data={"source": "folder", "folder": str((place / "images").resolve()), "labels": None}
@@ -228,7 +236,7 @@ def main() -> None:
                 start = place / f"seed-{seed}" / "simgcd"
                 config = config_of(row, given.table, start, base, batches)
                 folder = place / f"seed-{seed}" / row
-                line = key | {"images": len(data.split.training), "updates": UPDATES[given.table]}
+                line = key | {"images": len(data.split.training), "updates": updates_of(row, given.table)}
                 line |= one_run(config, folder, data)
                 if row != "simgcd":
                     shutil.rmtree(folder)  # models take more room than the disk may have
