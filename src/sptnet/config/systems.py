@@ -130,5 +130,5 @@ class MuGcdSettings(TrainedSettings):
     teacher_start: Positive = 0.07
     teacher_end: Positive = 0.04
     teacher_warm_up: Count = Field(30, description="epochs in which the teacher sharpens")
-    base_decay: Share = Field(0.7, description="decay of the teacher at the first step")
+    base_decay: Share = Field(0.7, description="the first decay of the teacher is final_decay - (1 - base_decay)")
     final_decay: Share = Field(0.999, description="decay of the teacher at the last step")
