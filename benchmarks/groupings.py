@@ -26,7 +26,7 @@ def main() -> None:
     settings = parser.parse_args()
     k = settings.clusters
     points, y = blobs(settings.points, settings.dim, k, k // 2, seed=0)
-    kinds = {
+    kinds: dict[str, SelectiveNeighborClustering | SemiSupervisedInfomap] = {
         "selective neighbours": SelectiveNeighborClustering(),
         f"selective neighbours, {k} clusters": SelectiveNeighborClustering(k),
         "Infomap": SemiSupervisedInfomap(threshold=0.2, random_state=0),
@@ -36,8 +36,8 @@ def main() -> None:
     print(f"{'':36}{'wall s':>9}{'CPU s':>9}{'clusters':>10}")
     for name, clustering in kinds.items():
         watch = Stopwatch()
-        fitted = watch.time(partial(clustering.fit, points, y))
-        print(f"{name:36}{watch.wall[0]:9.1f}{watch.processor[0]:9.1f}{fitted.n_clusters_:10}")
+        watch.time(partial(clustering.fit, points, y))
+        print(f"{name:36}{watch.wall[0]:9.1f}{watch.processor[0]:9.1f}{clustering.n_clusters_:10}")
 
 
 if __name__ == "__main__":
