@@ -1,6 +1,7 @@
 """A few steps of every method and strategy on a shared global batch; run by torchrun, or called for one process."""
 
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
@@ -8,11 +9,12 @@ from safetensors.torch import save_file
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # torchrun starts this file by itself
 
-from helpers.systems import SYSTEMS, system_config, system_trainer
+from helpers.systems import SYSTEMS, system_config, system_trainer, write_pictures
 from helpers.trainers import make_config, make_trainer
 from sptnet.model.mean_teacher import MeanTeacher
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.distributed import World, world
+from sptnet.training.anchor import FeatureAnchor
 from sptnet.training.trainer import StageTrainer
 
 STRATEGIES = ("alternate", "end-to-end", "data-first", "model-first", "prompts-only", "random-prompts", "fine-tune")
@@ -24,13 +26,18 @@ CASES = {
     "in parts": make_config(),
     **{f"sptnet-{strategy}": make_config(strategy=strategy) for strategy in STRATEGIES},
     **{system: system_config(system) for system in SYSTEMS},
+    "distilled": system_config("promptcal"),
 }
+PICTURES = tempfile.TemporaryDirectory()  # of each process, with the same pictures; removed when it ends
 PRECISIONS = {"float64": torch.float64, "float32": torch.float32}
 BATCH = 13  # shares differ in size
 
 
 def trainer_of(case: str) -> StageTrainer:
     """Trainer of a case; of a system, that of its last stage."""
+    if case == "distilled":
+        folder = write_pictures(Path(PICTURES.name))
+        return system_trainer("promptcal", 0, batch_size=BATCH, promptcal={"distil_folder": str(folder)})
     if case in SYSTEMS:
         return system_trainer(case, batch_size=BATCH)
     trainer: StageTrainer = make_trainer(CASES[case], batch_size=BATCH)
@@ -47,6 +54,9 @@ def train(
     trainer.model.to(dtype)
     if trainer.teacher is not None:
         trainer.teacher = MeanTeacher(trainer.model, trainer.trained_names())
+    if trainer.anchor is not None:
+        anchor = trainer.plan.anchor
+        trainer.anchor = FeatureAnchor(anchor, trainer.model, trainer.trained_names(), trainer.data, BATCH)
     normalise = trainer.data.maker.normalise
     trainer.data.maker.normalise = lambda views: normalise(views).to(dtype)
     if case == "bank":

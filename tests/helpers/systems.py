@@ -1,6 +1,10 @@
 """Trainers of the systems that SPTNet is compared with: a small seeded model on sixty digits."""
 
+from pathlib import Path
+
+import numpy as np
 import torch
+from PIL import Image
 
 from conftest import fill, random_backbone, subset_of_digits, training_data
 from sptnet.config import Config
@@ -67,6 +71,14 @@ def system_trainer(method: str, stage: int = -1, batch_size: int = 12, seed: int
     return StageTrainer(
         model, plan, data, compute, stage=1, batch_size=batch_size, seed=seed, n_known=N_KNOWN, look=look
     )
+
+
+def write_pictures(folder: Path, n: int = 7) -> Path:
+    """Write a few noisy pictures, the same for every folder."""
+    random = np.random.RandomState(0)
+    for i in range(n):
+        Image.fromarray(random.randint(0, 256, (40, 44, 3), dtype=np.uint8)).save(folder / f"{i}.png")
+    return folder
 
 
 def state_of(trainer: StageTrainer) -> dict[str, torch.Tensor]:

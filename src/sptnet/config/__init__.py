@@ -17,7 +17,13 @@ from sptnet.config.settings import (
     StageSettings,
     ViewSettings,
 )
-from sptnet.config.systems import CalibratedSettings, ContrastiveSettings, GpcSettings, TrainedSettings
+from sptnet.config.systems import (
+    CalibratedSettings,
+    ContrastiveSettings,
+    GpcSettings,
+    PromptCalSettings,
+    TrainedSettings,
+)
 
 __all__ = [
     "BackboneSettings",
@@ -30,6 +36,7 @@ __all__ = [
     "GpcSettings",
     "HeadSettings",
     "KMeansSettings",
+    "PromptCalSettings",
     "PromptSettings",
     "Section",
     "SimGcdSettings",

@@ -80,6 +80,12 @@ class PromptCalSettings(ContrastiveSettings):
 
     supervised_tokens: Count = Field(2, description="prompt tokens whose mean output is contrasted too")
     token_weight: NonNegative = Field(0.35, description="weight of the losses of these tokens")
+    distil_folder: str | None = Field(
+        None, description="folder of images, such as ImageNet, whose features stay near those of the backbone at first"
+    )
+    distil_epochs: Count = Field(5, description="epochs in which they do")
+    distil_first: NonNegative = Field(0.5, description="weight of the squared difference of these features at first")
+    distil_last: NonNegative = Field(0.01, description="weight after these epochs, in which it falls linearly")
 
 
 class CalibratedSettings(TrainedSettings):
@@ -124,5 +130,5 @@ class MuGcdSettings(TrainedSettings):
     teacher_start: Positive = 0.07
     teacher_end: Positive = 0.04
     teacher_warm_up: Count = Field(30, description="epochs in which the teacher sharpens")
-    base_decay: Share = Field(0.7, description="decay of the teacher at the first step")
+    base_decay: Share = Field(0.7, description="the first decay of the teacher is final_decay - (1 - base_decay)")
     final_decay: Share = Field(0.999, description="decay of the teacher at the last step")

@@ -24,6 +24,7 @@ class ImageStore:
     ):
         self.sources = sources
         self.pixels = pixels
+        self.crop_ratio = crop_ratio
         self._short_side = int(pixels.image_size / crop_ratio)
         self._resize = v2.Resize(self._short_side, interpolation=v2.InterpolationMode(pixels.interpolation))
         self._room = cache_mb * 2**20

@@ -91,7 +91,9 @@ class GpcLoss(Loss):
 def find_prototypes(start: EpochStart, settings: GpcSettings) -> Memory:
     """Cluster the features, split and merge clusters, and return prototypes, temperatures and the cluster per image.
 
-    The number of clusters is carried from epoch to epoch; the published code begins every epoch with the true one.
+    The number of clusters is carried from epoch to epoch; the published code begins every epoch with the true one. Its
+    other slips are not made here either: sub-clusters looked up by class, and ids of labelled images that are not those
+    of their clusters unless the known classes are sorted.
     """
     points = F.normalize(start.features, dim=1)
     count = int(start.memory.get("count", start.n_categories))

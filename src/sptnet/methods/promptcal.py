@@ -2,7 +2,8 @@
 
 Rows are the first views of all images, then the second views. All losses are computed in float32 or float64, whatever
 the input's dtype, and their gradients reach the student alone. The published code also keeps the features of ImageNet
-images near those of the pre-trained backbone in the first five epochs, which the paper does not mention; not done here.
+images near those of the pre-trained backbone in the first five epochs, which the paper of SPTNet does not mention; here
+a folder of any images has this effect if it is given (`distil_folder`).
 """
 
 from dataclasses import dataclass, replace
@@ -13,13 +14,13 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from sptnet.clustering.graph.affinity import affinity_graph
-from sptnet.config import CalibratedSettings, Config, TrainedSettings
+from sptnet.config import CalibratedSettings, Config, PromptCalSettings, TrainedSettings
 from sptnet.head import CentroidHead, Head, TwinHead
 from sptnet.losses import Loss, Scalar, contrastive_loss, info_nce, supervised_contrastive, unit_rows
 from sptnet.methods.method import Method
 from sptnet.methods.phases import JOINT, Always
 from sptnet.methods.simgcd import limit, model_optimiser
-from sptnet.methods.stage_plan import Memory, Optimiser, StagePlan, Step
+from sptnet.methods.stage_plan import Anchor, Memory, Optimiser, StagePlan, Step
 from sptnet.model.gcd_model import Group
 from sptnet.runtime.seeds import seed_of
 
@@ -65,6 +66,12 @@ def calibrated_loss(
 def ramp(epoch: float, epochs: float = RAMP_EPOCHS, largest: float = LARGEST_WEIGHT) -> float:
     """Weight of the calibrated loss: linear from zero at epoch 0 to `largest` at `epochs`, then constant."""
     return largest if epoch >= epochs else largest * epoch / epochs
+
+
+def distillation_weight(settings: PromptCalSettings, epoch: int) -> float:
+    """Weight of the features that stay: linear from `distil_first` to `distil_last`, not reached; zero afterwards."""
+    first, last, epochs = settings.distil_first, settings.distil_last, settings.distil_epochs
+    return first - (first - last) * epoch / epochs if epoch < epochs else 0.0
 
 
 def push(
@@ -191,6 +198,9 @@ def stages(config: Config) -> list[StagePlan]:
         return {"model": optimiser, "prompt": optimiser}
 
     contrast = StagePlan("promptcal", first.epochs, Always(JOINT), objective, optimisers(first), "deep", limit(first))
+    if first.distil_folder is not None:
+        anchor = Anchor(first.distil_folder, lambda epoch: distillation_weight(first, epoch))
+        contrast = replace(contrast, anchor=anchor)
     calibrated = StagePlan(
         "promptcal_calibrated",
         second.epochs,

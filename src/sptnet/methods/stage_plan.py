@@ -134,6 +134,15 @@ Decay = Callable[[int, int], float]
 
 
 @dataclass(frozen=True)
+class Anchor:
+    """A folder of images whose unit features are to stay as they were before the stage, without prompts."""
+
+    folder: str
+    weight: Callable[[int], float]
+    """Weight of the mean squared difference, by epoch; where it is zero the images are not read."""
+
+
+@dataclass(frozen=True)
 class StagePlan:
     """One training stage; a method is a list of stages."""
 
@@ -160,3 +169,4 @@ class StagePlan:
     """Go on with the prompts of the stage before instead of new ones."""
     token_outputs: int = 0
     """Number of prompt tokens whose mean output is projected too."""
+    anchor: Anchor | None = None

@@ -1,8 +1,22 @@
-"""Report of one epoch of training."""
+"""Report of one epoch of training, and the end of a training whose loss is not finite."""
 
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sptnet.errors import Failure
 from sptnet.methods.phases import Phase
+
+
+def stop_at_bad_loss(parts: Mapping[str, float], where: str, ids: Iterable[str]) -> None:
+    """Raise a `Failure` that names the images of the batch if the total loss is not finite."""
+    if math.isfinite(parts["total"]):
+        return
+    bad = ", ".join(f"{name} = {value}" for name, value in parts.items() if not math.isfinite(value))
+    raise Failure(
+        f"the loss is not finite in {where}: {bad}. The last good checkpoint is kept. Lower the learning rate, or look "
+        f"at the images of this batch: {', '.join(ids)}."
+    )
 
 
 @dataclass

@@ -36,6 +36,7 @@ from sptnet.runtime.progress import Say, say
 from sptnet.runtime.seeds import seed_of, seeded
 from sptnet.runtime.text import listed
 from sptnet.schedules import steps_per_epoch
+from sptnet.training.anchor import check_anchor
 from sptnet.training.bank_setup import with_bank
 from sptnet.training.batching.sampler import check_batch_size
 from sptnet.training.run_state import RunState
@@ -176,6 +177,8 @@ def check(config: Config, split: Split, tell: Say = say) -> None:
     n_images, batch_size = len(split.training), config.training.batch_size
     for plan in method.stages(config):
         check_batch_size(n_images, batch_size)
+        if plan.anchor is not None:
+            check_anchor(plan.anchor)
         if isinstance(plan.turns, TakeTurns):
             _check_turns(plan, plan.turns, steps_per_epoch(n_images, batch_size), tell)
 

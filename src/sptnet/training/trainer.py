@@ -4,11 +4,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sptnet.errors import Failure
 from sptnet.methods.phases import Phase
 from sptnet.methods.stage_plan import Clock, Memory, Rows, StagePlan, Step
 from sptnet.model.gcd_model import GcdModel, Group
@@ -20,11 +18,12 @@ from sptnet.runtime.memory import memory_kept
 from sptnet.runtime.seeds import seed_of
 from sptnet.schedules import steps_per_epoch
 from sptnet.training.accumulate import InParts
+from sptnet.training.anchor import FeatureAnchor
 from sptnet.training.batching.batches import Batch, EpochBatches, StageBatches, TrainingData
 from sptnet.training.batching.loader import EpochLoader
 from sptnet.training.checkpoint import Checkpoint, check_tensors
 from sptnet.training.deadline import Deadline, Ending
-from sptnet.training.epoch_report import EpochReport
+from sptnet.training.epoch_report import EpochReport, stop_at_bad_loss
 from sptnet.training.memory import Look, epoch_start
 from sptnet.training.parameter_groups import rated_groups
 from sptnet.training.step import enter_last_block, leave_last_block, make_step, teacher_rows
@@ -69,6 +68,9 @@ class StageTrainer:
         self.epoch = self.steps_done = 0
         self.memory: Memory = {}
         self.teacher = None if plan.teacher is None else MeanTeacher(model, self.trained_names())
+        self.anchor = None
+        if plan.anchor is not None:
+            self.anchor = FeatureAnchor(plan.anchor, model, self.trained_names(), data, batch_size)
         limit = plan.limit
         self.ending = None if limit.steps is None else Ending(max(0, limit.steps - limit.anneal_steps), limit.steps)
         timed = limit.minutes is not None and self.ending is None
@@ -169,14 +171,18 @@ class StageTrainer:
         step, go_back = self._forward(on_device, phase, clock)
         loss = self.plan.objective(step)
         parts = {name: float(value.detach()) for name, value in loss.parts().items()}
-        if not np.isfinite(parts["total"]):
-            self.stop_at_bad_loss(batch, parts, number)
+        where = f"stage {self.plan.name}, epoch {self.epoch + 1}, batch {number + 1}"
+        stop_at_bad_loss(parts, where, (self.data.ids[int(i)] for i in batch.indices))
         for group in phase.trains:
             self.optimisers[group].zero_grad(set_to_none=True)
         # The groups that train share one backward pass, so they share its loss scale too.
         scaler = self.scalers[min(phase.trains)]
         scaler.scale(loss.total).backward()
         go_back()
+        if self.anchor is not None:
+            cost = self.anchor.add_gradient(clock, self.seed, scaler, self.compute, self.world, self.accumulate)
+            parts |= {**cost, "total": parts["total"] + cost["total"]}
+            stop_at_bad_loss(parts, where, (self.data.ids[int(i)] for i in batch.indices))
         self.world.sum_gradients(p for group in sorted(phase.trains) for p in self.model.group(group))
         for group in sorted(phase.trains):
             scaler.step(self.optimisers[group])
@@ -218,15 +224,6 @@ class StageTrainer:
             rate = plan.optimisers[group].learning_rate(self.epoch, step, plan.epochs, self.planned_steps) * annealed
             for parameters in optimiser.param_groups:
                 parameters["lr"] = rate * parameters.get("ratio", 1.0)
-
-    def stop_at_bad_loss(self, batch: Batch, parts: dict[str, float], number: int) -> None:
-        """Raise a `Failure` that names the batch."""
-        bad = ", ".join(f"{name} = {value}" for name, value in parts.items() if not np.isfinite(value))
-        ids = ", ".join(self.data.ids[int(i)] for i in batch.indices)
-        raise Failure(
-            f"the loss is not finite in stage {self.plan.name}, epoch {self.epoch + 1}, batch {number + 1}: {bad}. "
-            f"The last good checkpoint is kept. Lower the learning rate, or look at the images of this batch: {ids}."
-        )
 
     def trained_names(self) -> list[str]:
         """Names of the parameters that the stage trains, and of the prompts."""

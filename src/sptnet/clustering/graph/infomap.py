@@ -105,6 +105,8 @@ def neighbour_graph(points: Floats, ranks: Ids, n_neighbors: int = 15, threshold
     n = len(points)
     weights, neighbours = nearest_neighbours(points, n_neighbors)
     sources = np.repeat(np.arange(n), neighbours.shape[1]).reshape(neighbours.shape)
+    # The code of DCCL looks up the class of a neighbour by its place in the list instead of its index, in an array that
+    # holds the classes of unlabelled points too. Here links change by the classes of two labelled points alone.
     labelled = (ranks[sources] >= 0) & (ranks[neighbours] >= 0)
     same = ranks[sources] == ranks[neighbours]
     weights = np.where(labelled & same, weights[:, :1], np.where(labelled, 0, weights)).astype(np.float64)

@@ -34,6 +34,7 @@ LOSSES = {
     "pseudo_label_contrast": "contrast with pseudo-labels",
     "prototype_loss": "contrast with prototypes",
     "teacher_distillation": "distillation from the teacher",
+    "distillation": "distance of the features that stay",
 }
 
 
