@@ -77,7 +77,7 @@ NOT_RUN = {
         "OMP_NUM_THREADS=1 python benchmarks/counting.py --features FEATURES --seeds 5": MEASURES,
         "OMP_NUM_THREADS=1 python benchmarks/counting.py --features FEATURES --seeds 3": MEASURES,
         "python benchmarks/folders.py": MEASURES,
-        "sptnet train digits --set method=uno": MEASURES,
+        "OMP_NUM_THREADS=1 sptnet demo --all": MEASURES,
         "OMP_NUM_THREADS=1 python benchmarks/sorting.py": MEASURES,
         "OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/prompts.py": MEASURES,
         "python benchmarks/folder_counts.py --data DIR --weights FILE --features runs/features --draws 40": MEASURES,
