@@ -833,7 +833,7 @@ def test_a_page_without_an_expectation_says_why(tmp_path: Path) -> None:
     assert "How many of the 35 unsorted images are right is not known: there are too few labels; <a" in text
     assert {entry["expected"] for entry in page_json(text, "data")["categories"]} == {None}
     older = write_report(make_run(tmp_path / "b"), tell=quiet, model_pictures=False)
-    assert older.expectation.endswith("is not known: the certainty of this run is not calibrated")
+    assert older.expectation.endswith("is not known: the certainty of this run is the model's own and was not tested")
 
 
 def test_a_page_shows_a_limited_number_of_labels_to_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

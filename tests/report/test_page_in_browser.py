@@ -635,8 +635,8 @@ def test_cards_show_the_expected_share_and_merge_it(assessed: Page) -> None:
 def test_a_run_without_an_expectation_has_no_such_row(page: Page) -> None:
     assert "should be right" not in rows_of(page, "new-1")
     assert page.one("h1").text == (
-        "How many of the 40 unsorted images are right is not known: the certainty of this run is not calibrated; "
-        "these 40 are the least sure."
+        "How many of the 40 unsorted images are right is not known: the certainty of this run is the model's own "
+        "and was not tested; these 40 are the least sure."
     )
     assert page.all("#check") == []
 

@@ -501,7 +501,7 @@ def test_labels_are_marked_as_labels(page: Page) -> None:
     marked = page.js(
         """return [...document.querySelectorAll("#members .tile")]
           .filter((one) => one.querySelector(".tag")?.innerText === "your label")
-          .map((one) => one.querySelector(".name").innerText)"""
+          .map((one) => one.querySelector(".name").textContent)"""
     )
     assert set(marked) == labels
     first = page.one("#members .enlarge").get_attribute("aria-label")

@@ -13,7 +13,7 @@ from sptnet.results.expected_accuracy import ExpectedAccuracy
 if TYPE_CHECKING:  # needs torch, which reading a run does not
     from sptnet.model.calibrator import Calibrator
 
-NOT_CALIBRATED = "the certainty of this run is not calibrated."
+NOT_CALIBRATED = "the certainty of this run is the model's own and was not tested."
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]

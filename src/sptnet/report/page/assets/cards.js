@@ -63,7 +63,8 @@ function focusConfirm(key) {
 
 function card(category) {
   const label = `${category.shown}, ${many(category.size, "image")}: open`;
-  const open = button(category.shown, () => openMembers(category.key), { class: "open", "aria-label": label });
+  const open = button("", () => openMembers(category.key), { class: "open", "aria-label": label, title: category.shown });
+  open.append(make("span", { text: category.shown }));
   const nearest = nearestOf(category);
   const rows = { images: numbers.format(category.size) };
   if (category.expected !== null) rows["should be right"] = `${Math.round(100 * category.expected)} %`;
@@ -72,7 +73,7 @@ function card(category) {
   const tag = make("span", { class: category.isNew ? "tag new" : "tag", text: category.isNew ? "new" : "known" });
   const head = make("div", { class: "card-head" }, make("h3", {}, open), tag);
   const list = make("dl", { class: "numbers" });
-  for (const [word, value] of Object.entries(rows)) list.append(make("dt", { text: word }), make("dd", { text: value }));
+  for (const [word, value] of Object.entries(rows)) list.append(make("dt", { text: word }), make("dd", { class: "words", text: value, title: value }));
   for (const [word, count, kind] of [["doubtful", category.doubtful, "doubt"], ["your labels", category.labels, "label"], ["confirmed", category.confirmed, "new"]]) {
     if (!count) continue;
     list.append(make("dt", { text: word }), make("dd", {}, make("span", { class: `tag ${kind}`, text: numbers.format(count) })));

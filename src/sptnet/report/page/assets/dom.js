@@ -42,6 +42,12 @@ function picture(image, alt = imageName(image)) {
   return img;
 }
 
+// The folder apart from the file, so that a long one does not hide the name of the file.
+function nameParts(name) {
+  const at = name.lastIndexOf("/") + 1;
+  return [...(at ? [make("span", { class: "folder", text: name.slice(0, at) })] : []), make("span", { text: name.slice(at) })];
+}
+
 function say(text) {
   byId("live").textContent = text;
 }

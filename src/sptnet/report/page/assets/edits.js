@@ -40,13 +40,16 @@ function askDiscard() {
   openDialog(byId("sure"), () => byId("filter"));
 }
 
+// Returns a word for the button.
 async function copyCommand(code) {
   try {
     await navigator.clipboard.writeText(code.textContent);
     say("Copied the command.");
+    return "Copied";
   } catch {
     getSelection().selectAllChildren(code); // if the browser forbids copying, Ctrl-C works now
     say("The command is selected.");
+    return "Press Ctrl C";
   }
 }
 
@@ -107,7 +110,10 @@ function drawOlder() {
 watchers.push(drawEdits, drawSentence, drawNames);
 byId("save").addEventListener("click", saveEdits);
 for (const copy of document.querySelectorAll("button[data-copy]")) {
-  copy.addEventListener("click", () => copyCommand(byId(copy.dataset.copy)));
+  copy.addEventListener("click", async () => {
+    copy.textContent = await copyCommand(byId(copy.dataset.copy));
+    setTimeout(() => { copy.textContent = "Copy"; }, 4000);
+  });
 }
 byId("undo").addEventListener("click", () => {
   undo();

@@ -30,7 +30,10 @@ class Gallery {
     this.list = make("ul", { class: "tiles" });
     this.count = make("p", { class: "note count", role: "status" });
     this.more = button("", () => this.showAll(), { hidden: true });
-    root.append(this.bar(sorts, shows), this.list, make("p", { class: "more" }, this.more));
+    const bar = this.bar(sorts, shows);
+    root.append(bar, this.list, make("p", { class: "more" }, this.more));
+    // The bar stays in sight, so an image that gets the focus must come to rest below it.
+    new ResizeObserver(() => root.style.setProperty("--tools", `${bar.offsetHeight}px`)).observe(bar);
     this.list.addEventListener("keydown", (event) => this.onKey(event));
     this.list.addEventListener("keyup", (event) => {
       if (event.key === " " && event.target.classList.contains("enlarge")) event.preventDefault(); // else it clicks
@@ -122,7 +125,7 @@ class Gallery {
     const right = button("Confirm", () => toggleConfirmImage(image), { class: "right", "aria-label": `${name} is right here: confirm` });
     const wrong = button("Wrong", () => toggleWrong(image), { class: "wrong", "aria-label": `${name} is wrong here` });
     const foot = make("div", { class: "foot" }, make("span", { class: "certainty" }), right, wrong);
-    const item = make("li", { class: "tile", "data-image": image }, frame, make("p", { class: "name", text: name, title: name }), foot);
+    const item = make("li", { class: "tile", "data-image": image }, frame, make("p", { class: "name", title: name }, ...nameParts(name)), foot);
     if (this.words) foot.before(make("p", { class: "words" }, ...this.words(image)));
     this.tiles.set(image, item);
     this.mark(item, image);

@@ -59,7 +59,7 @@ function facts(image) {
 
 function drawLight() {
   const image = current();
-  byId("light-title").textContent = imageName(image);
+  byId("light-title").replaceChildren(...nameParts(imageName(image)));
   byId("light-place").textContent = `${numbers.format(lightbox.at + 1)} of ${many(lightbox.images.length, "image")}`;
   byId("light-picture").replaceChildren(picture(image));
   byId("light-badges").replaceChildren(...badges(image));

@@ -15,7 +15,10 @@ if (byId("check-list")) {
     sort: null,
     rows: 3,
     value: (image) => entries.get(image).certainty,
-    words: (image) => ["your label: ", homeOf(image), ", looks like: ", nameOf(entries.get(image).guess)],
+    words: (image) => [
+      make("span", {}, "your label: ", homeOf(image), ", "),
+      make("span", {}, "looks like: ", nameOf(entries.get(image).guess)),
+    ],
   }).draw();
 }
 watchers.push(() => {

@@ -168,7 +168,7 @@ function drawLegend() {
     const pressed = String(lit === category.key);
     const entry = button("", () => highlight(category.key), { "aria-pressed": pressed, "data-key": category.key });
     const size = make("small", { text: numbers.format(category.size) });
-    entry.append(sign(category), make("span", { text: category.shown }), size);
+    entry.append(sign(category), make("span", { text: category.shown, title: category.shown }), size);
     return make("li", {}, entry);
   }));
 }

@@ -40,6 +40,11 @@ for (const link of document.querySelectorAll("#next [data-kind]")) {
 byId("to-edits").addEventListener("click", (event) => {
   event.preventDefault();
   if (edits.length) byId("save").focus();
-  else say("There are no edits yet.");
+  else {
+    const text = "There are no edits yet.";
+    byId("to-edits").closest("li").querySelector(".done")?.remove();
+    byId("to-edits").closest("li").append(make("span", { class: "done none", text }));
+    say(text);
+  }
 });
 watchers.push(drawNext);

@@ -13,10 +13,24 @@ byId("theme").addEventListener("click", () => {
 });
 darkBySystem.addEventListener("change", themeChanged);
 
+// Paper is white: a page in dark colours is printed in light ones.
+let themeOnScreen;
+addEventListener("beforeprint", () => {
+  themeOnScreen = document.documentElement.dataset.theme;
+  document.documentElement.dataset.theme = "light";
+  themeChanged();
+});
+addEventListener("afterprint", () => {
+  if (themeOnScreen) document.documentElement.dataset.theme = themeOnScreen;
+  else delete document.documentElement.dataset.theme;
+  themeChanged();
+});
+
 // On a narrow screen the sections are a menu.
 function openMenu(isOpen) {
   byId("sections").classList.toggle("open", isOpen);
   byId("menu").setAttribute("aria-expanded", String(isOpen));
+  if (isOpen) byId("sections").scrollIntoView({ block: "nearest" }); // the bar may be at the lower edge of the screen
 }
 byId("menu").addEventListener("click", () => openMenu(byId("menu").getAttribute("aria-expanded") !== "true"));
 byId("sections").addEventListener("click", () => openMenu(false));
