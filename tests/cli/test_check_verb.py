@@ -48,6 +48,33 @@ def test_labels_from_a_file_and_another_name_for_the_unsorted(pets: Path, tmp_pa
     assert facts["unsorted"] == 6
 
 
+def test_another_name_for_the_unsorted_must_exist(pets: Path, call: Call) -> None:
+    for verb in ("check", "discover"):
+        code, out, err = call(pets, "--unlabelled", "unsorted", verb=verb)
+        assert (code, out) == (2, "")
+        assert f"{pets} has no sub-folder unsorted. Give the name" in err
+        assert "with --unlabelled NAME" in err
+    assert json.loads(call(pets, "--unlabelled", "dog/", "--json").out)["unsorted"] == 6
+
+
+def test_a_labels_file_with_a_label_for_every_image(pets: Path, tmp_path: Path, call: Call) -> None:
+    labels = tmp_path / "labels.csv"
+    ids = [path.relative_to(pets).as_posix() for path in sorted(pets.rglob("*.png"))]
+    labels.write_text("\n".join(["path,label", *(f"{id_},{'ab'[i % 2]}" for i, id_ in enumerate(ids))]))
+    code, out, _ = call(pets, "--labels", labels)
+    assert code == 1
+    assert f"- every image has a label in {labels}, so there is nothing to discover. Leave the label" in out
+    assert "--no-folder-labels" not in out
+
+
+def test_one_known_category_and_one_ignored_file_are_singular(tmp_path: Path, call: Call) -> None:
+    folder = paint(tmp_path / "pets", cat=5, unlabelled=4)
+    (folder / "notes.txt").touch()
+    out = call(folder, "--backbone", "sptnet_digits_vit", time=True).out
+    assert "ignored: 1 file that is no image, 0 hidden names\n" in out
+    assert "5 labelled of 1 known category (cat), 4 unsorted\n" in out
+
+
 def test_a_good_folder(pets: Path, call: Call) -> None:
     code, out, err = call(pets)
     assert (code, err) == (0, "")
@@ -79,7 +106,7 @@ def test_findings_name_the_flags(tmp_path: Path, call: Call) -> None:
 def test_files_that_are_no_images_are_counted(pets: Path, call: Call) -> None:
     for name in ("notes.txt", "cat/Thumbs.db", ".DS_Store"):
         (pets / name).write_text("x")
-    assert "ignored: 2 files that are no images, 1 hidden names\n" in call(pets).out
+    assert "ignored: 2 files that are no images, 1 hidden name\n" in call(pets).out
 
 
 def test_heic_files_that_are_left_out_are_reported(pets: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> None:

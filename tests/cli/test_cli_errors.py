@@ -524,6 +524,8 @@ def test_broken_models_are_named(verb: str, tmp_path: Path, err_run: Path, err_d
     unfinished.mkdir()
     shutil.copy(err_run / "config.toml", unfinished)
     refused(use(unfinished), "no finished model yet", f"sptnet train --resume --out {unfinished}")
+    (unfinished / "run.json").write_text('{"plan": {}}', encoding="utf-8")
+    refused(use(unfinished), "no finished model yet", f"sptnet discover --resume --out {unfinished}")
 
 
 def test_a_model_description_with_a_part_missing_is_named(

@@ -397,6 +397,8 @@ def test_models_without_a_class_token_to_read_are_refused(
 def test_unknown_names_are_refused_with_some_known_ones() -> None:
     with pytest.raises(Misuse, match=r"timm knows no model named 'vit_bse'.*vit_base_patch16_224"):
         build_backbone("vit_bse", pretrained=False)
+    with pytest.raises(Misuse, match=r"Some that it knows: vit_base_patch16_224\.dino\.$"):
+        build_backbone("zzzz", pretrained=False)
 
 
 def test_unknown_weights_of_a_known_model_are_refused() -> None:

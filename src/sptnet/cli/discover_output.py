@@ -22,7 +22,8 @@ def print_plan(plan: "Plan", data: "SplitImages", show: Say = show_line) -> None
 
     config, split = plan.config, data.split
     aside = len(split.test) + len(split.holdout)
-    known = f" of {split.n_known} known categories ({listed(split.known_classes)})" if split.n_known else ""
+    noun = "category" if split.n_known == 1 else "categories"
+    known = f" of {split.n_known} known {noun} ({listed(split.known_classes)})" if split.n_known else ""
     show(
         f"images: {len(data.image_set):,} in {printable(data.image_set.name)}; "
         f"{len(split.labelled):,} labelled{known}, {len(split.unlabelled):,} unsorted"

@@ -84,7 +84,7 @@ def discovery_settings(
     plain = {
         "data.folder": folder and folder.resolve(),
         "data.labels": labels and labels.resolve(),
-        "data.unlabelled": unlabelled,
+        "data.unlabelled": unlabelled and unlabelled.rstrip("/"),  # the shell's completion adds a slash
         "data.folder_labels": False if no_folder_labels else None,
         "data.max_unreadable": 1.0 if skip_unreadable else None,
         "data.skip_duplicates": True if skip_duplicates else None,

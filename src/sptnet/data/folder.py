@@ -22,20 +22,21 @@ EXPORTED_DETAILS = (
 )
 """Other columns of an exported table; any of them may be missing."""
 _HELD_OUT = ("test", "val")
+_UNLABELLED = "unlabelled"
 
 
 def read_folder(
     folder: Path | str,
     labels_file: Path | str | None = None,
-    unlabelled: str = "unlabelled",
+    unlabelled: str = _UNLABELLED,
     tell: Say = say,
     folder_labels: bool = True,
 ) -> ImageSet:
     """Read a folder with one sub-folder per class, optionally within train/ and test/, or with a labels file.
 
-    Images in the root and in the sub-folder `unlabelled` have no label. Without `folder_labels` or with a labels file,
-    the names of sub-folders have no meaning, including train/ and test/. `tell` is called with a message if HEIC files
-    are skipped.
+    Images in the root and in the sub-folder `unlabelled` have no label; a sub-folder with another name must exist.
+    Without `folder_labels` or with a labels file, the names of sub-folders have no meaning, including train/ and test/.
+    `tell` is called with a message if HEIC files are skipped.
     """
     root = Path(folder)
     if not root.exists():
@@ -57,6 +58,7 @@ def read_folder(
     elif not folder_labels:
         class_of = {}
     else:
+        _check_unlabelled(root, ids, unlabelled)
         splits = _split_folders(root, ids, unlabelled)
         test = np.array([id_.split("/")[0] in splits and id_.split("/")[0] != "train" for id_ in ids])
         class_of = {id_: _folder_class(id_, splits, unlabelled) for id_ in ids}
@@ -73,6 +75,20 @@ def read_folder(
         given=labels != UNKNOWN if some_unlabelled or labels_file is not None else None,
         test=test,
     )
+
+
+def _check_unlabelled(root: Path, ids: list[str], unlabelled: str) -> None:
+    """Refuse a name that no sub-folder has: its images would become a known category.
+
+    The images of a folder that is itself called unlabelled are labelled if another name is given, existing or not.
+    """
+    if unlabelled == _UNLABELLED or root.resolve().name == _UNLABELLED or unlabelled in os.listdir(root):
+        return
+    if not any(unlabelled in id_.split("/")[:-1][:2] for id_ in ids):
+        raise Misuse(
+            f"{root} has no sub-folder {printable(unlabelled)}. Give the name of the sub-folder of unsorted images "
+            "with `data.unlabelled=NAME`."
+        )
 
 
 def _split_folders(root: Path, ids: list[str], unlabelled: str) -> set[str]:

@@ -33,6 +33,10 @@ ALL_LABELLED = (
     "`data.folder_labels=false`. To hide categories for an experiment instead, use sptnet train with "
     "`data.known_classes=N`."
 )
+ALL_IN_FILE = (
+    "every image has a label in {file}, so there is nothing to discover. Leave the label of unsorted images empty, or "
+    "leave out their rows."
+)
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def with_known_classes(settings: DataSettings, image_set: ImageSet) -> DataSetti
         return settings
     labels = image_set.labels[~image_set.test]
     if (labels >= 0).all():
-        raise Misuse(ALL_LABELLED)
+        raise Misuse(ALL_LABELLED if settings.labels is None else ALL_IN_FILE.format(file=settings.labels))
     return settings.model_copy(update={"known_classes": 0}) if (labels < 0).all() else settings
 
 

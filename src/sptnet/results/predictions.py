@@ -18,6 +18,7 @@ from sptnet.data.folder import EXPORTED
 from sptnet.data.image_set import ImageSet
 from sptnet.data.split import Split
 from sptnet.errors import Misuse, SptnetError
+from sptnet.model.model_path import resuming
 from sptnet.results.assessment import Assessment
 from sptnet.runtime import readers
 from sptnet.runtime.files import write_atomically, write_csv_atomically
@@ -146,4 +147,4 @@ def _way_out(run: Path) -> str:
 
 
 def _again(run: Path) -> str:
-    return f"`train(resume=True, out={str(run)!r})`"
+    return resuming(run)

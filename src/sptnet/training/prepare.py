@@ -84,7 +84,8 @@ def prepare(
         features = cache.compute_all(backbone.to(compute.device))
         estimate = count_categories(images, features, seed_of(config.seed, "count") % 2**32, everyone)
         asked, (low, high) = estimate.n_categories, estimate.interval
-        tell(f"there seem to be {asked} categories ({low} to {high} are plausible)")
+        found = "seems to be 1 category" if asked == 1 else f"seem to be {asked} categories"
+        tell(f"there {found} ({low} to {high} are plausible)")
     n_categories = resolve_n_categories(asked, config.category_factor, images.split)
     config = config.model_copy(update={"n_categories": n_categories, "category_factor": 1.0})
     if whole is None:

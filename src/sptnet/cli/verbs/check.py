@@ -110,7 +110,8 @@ def _show(checked: "FolderCheck", findings: "list[Finding]") -> None:
     title = f"{checked.images:,} images" + (f", {len(checked.unreadable):,} unreadable" if checked.unreadable else "")
     print_table(title, ["category", "labelled", "unsorted", "test"], table_rows(checked))
     if checked.others or checked.hidden:
-        show_line(f"ignored: {checked.others:,} files that are no images, {checked.hidden:,} hidden names")
+        files = "1 file that is no image" if checked.others == 1 else f"{checked.others:,} files that are no images"
+        show_line(f"ignored: {files}, {checked.hidden:,} hidden {'name' if checked.hidden == 1 else 'names'}")
     show_line(f"device: {checked.device} ({checked.precision})")
     for finding in findings:
         show_line(f"- {finding.sentence}")

@@ -28,10 +28,9 @@ def check_name(name: str) -> None:
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):
         close = difflib.get_close_matches(architecture, timm.list_models("vit_*"), n=4, cutoff=0.4)
-        raise Misuse(
-            f"timm knows no model named {name!r}. Some that it knows: vit_base_patch16_224.dino, {', '.join(close)}."
-        )
-    tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{architecture}.*")]
+        known = ", ".join(["vit_base_patch16_224.dino", *close])
+        raise Misuse(f"timm knows no model named {name!r}. Some that it knows: {known}.")
+    tags = [tagged.partition(".")[2] for tagged in timm.list_pretrained(f"{architecture}.*")]
     if tag and tag not in tags:
         raise Misuse(f"timm has no weights {tag!r} for {architecture}. Those it has: {', '.join(tags)}.")
     if not timm.model_entrypoint(architecture).__module__.endswith(_MODULES):
