@@ -166,7 +166,7 @@ def test_the_loss_that_is_not_finite(
     tmp_path: Path, digit_folder: Path, tiny_settings: list[str], call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message names the images of the batch."""
-    from sptnet.training.trainer import StageTrainer
+    from sptnet.training import trainer
 
     data = tmp_path / "data"
     for file in digit_folder.rglob("*.png"):
@@ -174,10 +174,8 @@ def test_the_loss_that_is_not_finite(
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(file)
 
-    def spoilt(self: StageTrainer, batch: Any, phase: Any, at: int) -> None:
-        self.stop_at_bad_loss(batch, {"total": float("nan")}, 0)
-
-    monkeypatch.setattr(StageTrainer, "train_step", spoilt)
+    stop = trainer.stop_at_bad_loss
+    monkeypatch.setattr(trainer, "stop_at_bad_loss", lambda parts, *at: stop({**parts, "total": float("nan")}, *at))
     settings = [word for setting in [*tiny_settings, "data.source=folder"] for word in ("--set", setting)]
     answer = call("train", "digits", "--data", data, "--out", tmp_path / "run", *settings)
     assert answer.code == 1
