@@ -73,6 +73,7 @@ NOT_RUN = {
     "results.md": {
         "OMP_NUM_THREADS=1 python benchmarks/digits.py": MEASURES,
         "export OMP_NUM_THREADS=1\nR=": MEASURES,
+        "export OMP_NUM_THREADS=1\npython benchmarks/systems.py": MEASURES,
         "python benchmarks/clustering.py": MEASURES,
         "OMP_NUM_THREADS=1 python benchmarks/counting.py --features FEATURES --seeds 5": MEASURES,
         "OMP_NUM_THREADS=1 python benchmarks/counting.py --features FEATURES --seeds 3": MEASURES,
