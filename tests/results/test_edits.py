@@ -269,7 +269,7 @@ def test_the_state_before_is_not_changed() -> None:
         ),
         (
             Move(("x", "y", IDS[0], "z", "w"), "dog"),
-            "the run has no images x, y, z, .... Give names from the column image of predictions.csv.",
+            "the run has no images x, y, z and 1 more. Give names from the column image of predictions.csv.",
         ),
         (Drop(("x\n",)), "the run has no image 'x\\n'. Give names from the column image of predictions.csv."),
         (

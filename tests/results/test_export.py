@@ -170,7 +170,7 @@ def test_images_without_a_file_cannot_be_linked_to(tmp_path: Path) -> None:
     with pytest.raises(Misuse) as error:
         export_run(digits_run(tmp_path), tmp_path / "out", "links")
     assert str(error.value) == (
-        "8 images cannot be linked to, having no file of their own: digit-0000, digit-0001, digit-0002, .... "
+        "8 images cannot be linked to, having no file of their own: digit-0000, digit-0001, digit-0002 and 5 more. "
         "Export as copies."
     )
     assert not (tmp_path / "out").exists()

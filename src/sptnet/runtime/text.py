@@ -60,8 +60,8 @@ def from_spreadsheet(cell: str) -> str:
 
 
 def first_three(items: Sequence[str]) -> str:
-    """Join the first three items with commas, "..." for more."""
-    return ", ".join(items[:3]) + (", ..." if len(items) > 3 else "")
+    """Join the first three items with commas, and say how many more there are."""
+    return ", ".join(items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")
 
 
 def count(items: Sequence[object], noun: str) -> str:

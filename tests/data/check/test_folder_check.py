@@ -182,7 +182,7 @@ def test_too_many_unreadable_images_stop() -> None:
     bad = tuple(Unreadable(f"cat/{i}.png", "truncated") for i in range(4))
     words = (
         "4 of 40 images (10.0%) cannot be read, more than the 1.0% allowed: cat/0.png (truncated), "
-        "cat/1.png (truncated), cat/2.png (truncated), .... Repair or remove them, raise the limit with "
+        "cat/1.png (truncated), cat/2.png (truncated) and 1 more. Repair or remove them, raise the limit with "
         "`data.max_unreadable=0.2`, or skip them all with `data.max_unreadable=1`."
     )
     assert findings(unreadable=bad) == [(words, True)]
