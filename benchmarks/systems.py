@@ -164,7 +164,7 @@ def config_of(row: str, table: str, start: Path, base: Config, batches: int) -> 
         changes["sptnet"] |= {"start_from": str(start.resolve()), "counter": "continuous"}
         changes["sptnet"] |= {"strategy": "fine-tune"} if row == "fine-tuned" else {}
     if table == "b" and row != "simgcd":  # prompted views cannot come from a bank, so all rows have fresh ones
-        changes["views"] = {"bank": 0, "bank_folder": None}
+        changes["views"] = {"bank": 0, "bank_folder": None, "bank_at_end": False}
     return base.changed(**changes).model_copy(update={"method": method})
 
 
@@ -205,6 +205,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for runs, images and banks")
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results/systems.jsonl"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--precision", choices=("float32", "bf16"), default="float32")
     parser.add_argument("--sets", nargs="+", help="names of sets; all if not given")
     parser.add_argument("--rows", nargs="+", help="rows; all if not given")
     given = parser.parse_args()
@@ -224,9 +225,9 @@ def main() -> None:
                 data={"source": "folder", "folder": str((place / "images").resolve()), "labels": None}
                 | {"known_classes": len(classes) // 2, "split_seed": seed},
                 backbone={"name": given.backbone, "weights": str(given.weights.resolve()), "image_size": given.size},
-                views={"bank": 8, "bank_folder": str((place / "tokens").resolve())},
+                views={"bank": 8, "bank_folder": str((place / "tokens").resolve()), "bank_at_end": True},
                 training={"batch_size": batch},
-            )
+            ).model_copy(update={"precision": given.precision})
             data = load_data(base.data, lambda line: None)
             batches = steps_per_epoch(len(data.split.training), batch)
             for row in ROWS[given.table]:
@@ -237,6 +238,7 @@ def main() -> None:
                 config = config_of(row, given.table, start, base, batches)
                 folder = place / f"seed-{seed}" / row
                 line = key | {"images": len(data.split.training), "updates": updates_of(row, given.table)}
+                line |= {"precision": given.precision}
                 line |= one_run(config, folder, data)
                 if row != "simgcd":
                     shutil.rmtree(folder)  # models take more room than the disk may have

@@ -118,6 +118,9 @@ class ViewSettings(Section):
     bank_budget_gb: Positive | None = Field(
         None, description="largest size for bank=auto; half of the free disk space if not given"
     )
+    bank_at_end: bool = Field(
+        False, description="the final features too come from the bank, rounded to half precision: for many short runs"
+    )
 
 
 class PromptSettings(Section):
@@ -227,7 +230,9 @@ class Config(Section):
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
-    precision: Literal["auto", "float32", "bf16", "fp16"] = "auto"
+    precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
+        "auto", description="auto: half precision on CUDA, else float32; bf16 is quicker on some CPUs too"
+    )
     data: DataSettings = DataSettings()
     backbone: BackboneSettings = BackboneSettings()
     head: HeadSettings = HeadSettings()

@@ -9,6 +9,8 @@ from torch import nn
 
 from sptnet.errors import Misuse
 
+_DTYPES = {"cuda": (torch.float32, torch.bfloat16, torch.float16), "cpu": (torch.float32, torch.bfloat16)}
+
 
 @dataclass(frozen=True)
 class Compute:
@@ -35,7 +37,7 @@ def choose_compute(device: str = "auto", precision: str = "auto", local_rank: in
     """Choose device and number format.
 
     Device `auto`: CUDA (the GPU of this local rank), then MPS, then the CPU. Precision `auto`: half precision on CUDA,
-    float32 elsewhere.
+    float32 elsewhere. The CPU computes in bfloat16 if asked to, which is quicker only where it has instructions for it.
     """
     chosen = _choose_device(device, local_rank)
     cuda = chosen.type == "cuda"
@@ -43,8 +45,9 @@ def choose_compute(device: str = "auto", precision: str = "auto", local_rank: in
         half = torch.bfloat16 if cuda and torch.cuda.is_bf16_supported() else torch.float16
         return Compute(chosen, half if cuda else torch.float32)
     dtype = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
-    if dtype != torch.float32 and not cuda:
-        raise Misuse(f"precision {precision} needs CUDA, but the device is {chosen}. Use `precision='float32'`.")
+    if dtype not in _DTYPES.get(chosen.type, (torch.float32,)):
+        where = " or a CPU" if dtype == torch.bfloat16 else ""
+        raise Misuse(f"precision {precision} needs CUDA{where}, but the device is {chosen}. Use `precision='float32'`.")
     return Compute(chosen, dtype)
 
 

@@ -126,6 +126,8 @@ class Experiment:
                     self.trained_parameters, selected = stage.trained_parameters, stage.best
                     checkpoint = None
         if not state.stages:
+            if state.config.views.bank_at_end:
+                state.open_bank(self.run_folder.path)
             state.compute_all_features()
             state.cluster()
             state.save(self.run_folder.model)

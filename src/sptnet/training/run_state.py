@@ -140,8 +140,8 @@ class RunState:
                 raise diverged(f"the weights {bad} are not finite")
 
     def compute_all_features(self) -> None:
-        """Compute and cache the features of all images, unless cached."""
-        self.features.compute_all(self.deciding)
+        """Compute and cache the features of all images, unless cached; in full unless the settings allow the bank."""
+        self.features.compute_all(self.deciding, self.bank if self.config.views.bank_at_end else None)
 
     def settle_decider(self) -> None:
         """Hand on the mean teacher of a finished stage as the model."""

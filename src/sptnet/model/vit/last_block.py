@@ -2,7 +2,8 @@
 
 The backbone returns only the class token, and tokens interact only in the attention. So queries, output projection and
 MLP of all other tokens can be left out; this is exact. With a single query, keys and values need not be computed
-either (`mix_without_keys`).
+either, nor the scale and shift of the norm for each token (`mix_without_keys`): if the tokens themselves need no
+gradient, the backward pass then writes nothing of their size.
 """
 
 from typing import Any, TypeGuard
@@ -25,13 +26,13 @@ def class_token_of_block(
     """
     token: Tensor = x[:, :1]
     if is_plain(block):
-        token = token + block.drop_path1(block.ls1(attend_from_first(block.attn, block.norm1(x))))
+        token = token + block.drop_path1(block.ls1(attend_from_first(block.attn, block.norm1, x)))
         token = token + block.drop_path2(block.ls2(block.mlp(block.norm2(token))))
         return token
     if is_plain_eva(block):
         assert isinstance(block, EvaBlock)
         scale1, scale2 = (1.0, 1.0) if block.gamma_1 is None else (block.gamma_1, block.gamma_2)
-        token = token + block.drop_path1(scale1 * attend_from_first(block.attn, block.norm1(x), rope))
+        token = token + block.drop_path1(scale1 * attend_from_first(block.attn, block.norm1, x, rope))
         token = token + block.drop_path2(scale2 * block.mlp(block.norm2(token)))
         return token
     whole: Tensor = run_block(block, x, rope)[:, :1]
@@ -60,20 +61,32 @@ def is_plain_eva(block: nn.Module) -> bool:
 
 
 def attend_from_first(
-    attention: Attention | EvaAttention, x: Float[Tensor, "batch length dim"], rope: Tensor | None = None
+    attention: Attention | EvaAttention,
+    norm: nn.Module,
+    x: Float[Tensor, "batch length dim"],
+    rope: Tensor | None = None,
 ) -> Float[Tensor, "batch 1 dim"]:
-    """Compute self-attention for the query of the first token.
+    """Normalise the tokens and compute self-attention for the query of the first one.
 
     Prefix tokens have no position in the image, so the query and the keys of prefix tokens are not rotated.
     """
     inner = attention.proj.in_features
     weight, bias = attention.qkv.weight, qkv_bias(attention)
     bias_q, bias_kv = (None, None) if bias is None else (bias[:inner], bias[inner:])
-    query = attention.q_norm(F.linear(x[:, 0], weight[:inner], bias_q).unflatten(1, (attention.num_heads, -1)))
-    if rope is None and isinstance(attention.k_norm, nn.Identity) and not _drops(attention):
-        mixed = mix_without_keys(query * attention.scale, x, weight[inner:], bias_kv)
+
+    def query_of(first: Float[Tensor, "batch dim"]) -> Float[Tensor, "batch heads part"]:
+        query: Tensor = attention.q_norm(
+            F.linear(first, weight[:inner], bias_q).unflatten(1, (attention.num_heads, -1))
+        )
+        return query
+
+    if rope is None and _is_affine(norm) and isinstance(attention.k_norm, nn.Identity) and not _drops(attention):
+        x = in_autocast_dtype(F.layer_norm(x, norm.normalized_shape, eps=norm.eps))
+        query = query_of(x[:, 0] * norm.weight + norm.bias) * attention.scale
+        mixed = mix_without_keys(query, x, norm.weight, norm.bias, weight[inner:], bias_kv)
     else:
-        mixed = mix_with_keys(attention, query, x, weight[inner:], bias_kv, rope)
+        x = norm(x)
+        mixed = mix_with_keys(attention, query_of(x[:, 0]), x, weight[inner:], bias_kv, rope)
     out: Tensor = attention.proj_drop(attention.proj(attention.norm(mixed).unsqueeze(1)))
     return out
 
@@ -81,20 +94,28 @@ def attend_from_first(
 def mix_without_keys(
     query: Float[Tensor, "batch heads part"],
     x: Float[Tensor, "batch length dim"],
+    scale: Float[Tensor, " dim"],
+    shift: Float[Tensor, " dim"],
     weight: Float[Tensor, "twice dim"],
     bias: Float[Tensor, " twice"] | None,
 ) -> Float[Tensor, "batch inner"]:
-    """Compute the attention of a single query without keys and values, by reordering the products.
+    """Compute the attention of a single query to tokens `x * scale + shift`, by reordering the products.
 
-    q (W x) = (q W) x, so the query is multiplied by the key matrix once per head. The bias of the keys adds the same
-    number to all scores and is ignored by softmax. The attention weights sum to one, so tokens are averaged before
-    they are multiplied by the value matrix.
+    q (W x) = (q W) x, so the query is multiplied by the key matrix once per head, and by the scale. The shift and the
+    bias of the keys add the same number to all scores and are ignored by softmax. The attention weights sum to one, so
+    tokens are averaged before they are scaled, shifted and multiplied by the value matrix.
     """
     keys, values = weight.unflatten(0, (2, query.shape[1], -1)).unbind(0)
-    projected = torch.einsum("bhp,hpd->bhd", query, keys)
+    projected = torch.einsum("bhp,hpd->bhd", query, keys) * scale
     attended = (projected @ x.mT).softmax(dim=-1) @ x
-    mixed = torch.einsum("bhd,hpd->bhp", attended, values).flatten(1)
+    mixed = torch.einsum("bhd,hpd->bhp", attended * scale + shift, values).flatten(1)
     return mixed if bias is None else mixed + bias[bias.shape[0] // 2 :]
+
+
+def in_autocast_dtype(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Convert to the type that autocast would convert to in each product, so that it happens once."""
+    kind = x.device.type
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
 
 
 def mix_with_keys(
@@ -120,6 +141,10 @@ def mix_with_keys(
     query = query.unsqueeze(2)
     mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=attention.scale)
     return mixed.flatten(1)
+
+
+def _is_affine(norm: nn.Module) -> TypeGuard[nn.LayerNorm]:
+    return isinstance(norm, nn.LayerNorm) and norm.weight is not None and norm.bias is not None
 
 
 def _drops(attention: Attention | EvaAttention) -> bool:

@@ -16,6 +16,7 @@ IGNORED = {
     "views.cache_mb",
     "views.bank_folder",
     "views.bank_budget_gb",
+    "views.bank_at_end",
     "training.accumulate",
     "training.checkpointing",
 }
