@@ -277,7 +277,6 @@ def test_one_reason_stands_on_the_line_and_several_are_listed(train: Call) -> No
         ("training.select=best-old-holdout", ["holdout", "--set data.holdout_share="]),
         ("device=gpu", ["unknown device 'gpu'", "auto, cpu, cuda"]),
         ("device=xpu", ["device 'xpu' is not", "auto, cpu, cuda"]),
-        ("precision=bf16", ["precision bf16 needs CUDA", "--set precision=float32"]),
         ("precision=fp16", ["precision fp16 needs CUDA", "--set precision=float32"]),
         ("prompt.width=8", ["largest allowed is 7 for 16 x 16 pixels", "Got 8"]),
         ("prompt.border=48", ["largest allowed is 47 for 96 x 96 pixels", "Got 48"]),

@@ -8,6 +8,7 @@ import torch
 from timm.models.eva import Eva
 from timm.models.vision_transformer import Block, ParallelScalingBlock, VisionTransformer
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers.rounding import PASSES, assert_differs, assert_same, terms_of
 from sptnet.model.vit import last_block as class_token
@@ -131,3 +132,41 @@ def test_keys_are_computed_only_if_normalised_rotated_or_dropped(
     block = vit(**settings).blocks[-1].train(training)
     class_token_of_block(block, torch.randn(2, 17, 24, dtype=torch.float64))
     assert ways == ["mix_with_keys" if keys else "mix_without_keys"]
+
+
+class Sizes(TorchDispatchMode):
+    """Note the number of entries of every tensor that is computed; views of other tensors do not count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        made = func(*args, **(kwargs or {}))
+        given = {x.untyped_storage().data_ptr() for x in args if isinstance(x, Tensor)}
+        all_made = [x for x in (made if isinstance(made, (tuple, list)) else [made]) if isinstance(x, Tensor)]
+        self.seen += [x.numel() for x in all_made if x.untyped_storage().data_ptr() not in given]
+        return made
+
+
+@pytest.mark.parametrize("make", [vit, lambda: eva(use_rot_pos_emb=False, use_abs_pos_emb=True)], ids=["vit", "eva"])
+def test_the_backward_pass_computes_nothing_per_token(make: Callable[[], nn.Module]) -> None:
+    """Tokens that come from a bank need no gradient, and the norm's scale and shift get theirs without them."""
+    block = make().blocks[-1]
+    x = torch.randn(50, 97, 24, dtype=torch.float64)
+    output = class_token_of_block(block, x)
+    with Sizes() as sizes:
+        output.square().sum().backward()
+    assert block.norm1.weight.grad.abs().min() > 0
+    assert 0 < max(sizes.seen) < x.numel() / 4
+
+
+def test_tokens_are_converted_once_under_autocast() -> None:
+    block, x = vit().float().blocks[-1], torch.randn(6, 17, 24)
+    whole = class_token_of_block(block, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert class_token.in_autocast_dtype(x).dtype == torch.bfloat16
+        rounded = class_token_of_block(block, x)
+    assert class_token.in_autocast_dtype(x) is x
+    error, step = (rounded.float() - whole).abs().max() / whole.abs().max(), 2.0**-8
+    assert 0 < error < 6 * step  # a rounding per product on the way: query, key, score, mean, value, output

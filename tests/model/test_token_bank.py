@@ -10,6 +10,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from helpers.rounding import assert_same, rounding
 from sptnet.config import ViewSettings
@@ -21,6 +22,7 @@ from sptnet.errors import Failure, Misuse
 from sptnet.methods.phases import MODEL, PROMPT, RAW, View
 from sptnet.methods.stage_plan import Clock
 from sptnet.model import token_bank
+from sptnet.model.bank_header import read_header
 from sptnet.model.token_bank import TokenBank, size
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.seeds import seed_of
@@ -390,6 +392,34 @@ def test_the_bank_of_a_run_that_is_replaced_does_not_decide(tiny_config, few_dig
     folder = run_it(tmp_path / "run", banked(tiny_config).changed(simgcd={"epochs": 1}), few_digits)
     chosen, _ = experiment(tiny_config, few_digits, folder, views={"bank_budget_gb": 3 * VIEW_OF_SIXTY / 1e9})
     assert chosen.state.config.views.bank == 2
+
+
+def test_final_features_come_from_the_bank_only_if_asked(tiny_config, few_digits, run_it, tmp_path):
+    """Features of length one from tokens in half precision differ by their rounding."""
+    features = {}
+    for at_end in (False, True):
+        config = banked(tiny_config).changed(simgcd={"epochs": 1}, views={"bank_at_end": at_end})
+        run = run_it(tmp_path / f"run-{at_end}", config.model_copy(update={"method": "simgcd"}), few_digits)
+        features[at_end] = load_file(run / "features.safetensors")["features"].float()
+        bank = TokenBank(*opened_with(run / "tokens"))
+        centre = torch.full((60,), bank.centre)
+        assert bank.filled(torch.arange(60), centre).all() == at_end
+    error = (features[True] - features[False]).abs().max()
+    assert 0 < error < 2.0**-7  # half precision has steps of 2^-11; the last block has some products
+
+
+def test_clusters_too_can_come_from_the_bank(tiny_config, few_digits, run_it, tmp_path):
+    config = banked(tiny_config).changed(views={"bank_at_end": True}).model_copy(update={"method": "sskmeans"})
+    run = run_it(tmp_path / "run", config, few_digits)
+    bank, images = TokenBank(*opened_with(run / "tokens")), torch.arange(60)
+    assert bank.filled(images, torch.full((60,), bank.centre)).all()
+    assert not bank.filled(images, torch.zeros_like(images)).any()
+
+
+def opened_with(folder):
+    """Return the arguments that open an existing bank."""
+    header = read_header(folder)
+    return folder, *(header[name] for name in ("images", "views", "length", "dim", "key"))
 
 
 def test_no_bank_is_chosen_where_more_than_the_last_block_trains(tiny_config, few_digits, tmp_path):
