@@ -72,7 +72,7 @@ def naive_affinities(points, k):
         for b in range(n):
             if a != b:
                 p[a][b] += sum(a in listed and b in listed for listed in lists)
-                p[a][b] += b in lists[a] or a in lists[b]
+                p[a][b] += (b in lists[a]) + (a in lists[b])
         total = sum(p[a])
         p[a] = [entry / total for entry in p[a]] if total else p[a]
     linked = [[c for c in range(n) if row[c]] for row in p]

@@ -32,16 +32,16 @@ CALIBRATED = CASES["promptcal, calibrated"]
 
 def naive_calibrated(step, prefix, negatives):
     """Contrast of each view with the teacher's other view, its positives, and these entries of the bank."""
-    filled, half = int(step.memory.get("filled", 0)), len(step.labels)
+    filled, half = int(step.memory["filled"]), len(step.labels)
     swapped = step.teacher[f"{prefix}features"].roll(half, 0)
-    nodes = torch.cat([swapped, step.memory[f"{prefix}bank"][:filled]]) if filled else swapped
+    nodes = torch.cat([swapped, step.memory[f"{prefix}bank"][:filled]])
     labels = step.labels.where(step.labelled, -1).repeat(2).tolist()
-    labels += step.memory["bank_labels"][:filled].tolist() if filled else []
+    labels += step.memory["bank_labels"][:filled].tolist()
     graph = affinity_graph(nodes, NEIGHBOURS, QUANTILE, torch.tensor(labels))
     student = step.rows[f"{prefix}features"].tolist()
     total, units = 0.0, [np.array(unit(node)) for node in nodes.tolist()]
     for i, row in enumerate(student):
-        positives = {i} | {j for j in range(len(nodes)) if graph[i, j]}
+        positives = {i} | {j for j in range(2 * half, len(nodes)) if graph[i, j]}
         others = sorted(positives | {2 * half + n for n in negatives})
         shares = softmax([float(np.dot(unit(row), units[j])) for j in others], 0.07)
         logs = [np.log(share) for j, share in zip(others, shares, strict=True) if j in positives]
@@ -53,7 +53,7 @@ def naive_branch(step, prefix, weight, negatives):
     student, teacher = (arrays(rows)[f"{prefix}projections"] for rows in (step.rows, step.teacher))
     labels = step.labels.where(step.labelled, -1).tolist()
     supcon, nce = naive_supcon(student, labels, teacher), naive_info_nce(student, teacher)
-    calibrated = naive_calibrated(step, prefix, negatives) if weight else 0.0
+    calibrated = naive_calibrated(step, prefix, negatives) if weight and "filled" in step.memory else 0.0
     total = 0.35 * supcon + 0.65 * ((1 - weight) * nce + weight * calibrated)
     named = {"supervised_contrastive": supcon, "info_nce": nce, "calibrated": calibrated}
     return total, {f"{prefix}{name}": value for name, value in named.items()}
@@ -72,7 +72,16 @@ def test_the_calibrated_objective_is_that_of_the_loops(epoch):
     assert found == pytest.approx(naive_objective(step, epoch), abs=TOLERANCE)
 
 
-def test_without_a_bank_the_graph_is_that_of_the_batch():
+@pytest.mark.parametrize("step_number", [0, 3, 15, 19, 20, 21])
+def test_the_weight_of_the_calibrated_contrast_grows_step_by_step(step_number):
+    """The stage has ten steps per epoch."""
+    step = CALIBRATED.step(epoch=step_number // 10)
+    step = replace(step, clock=replace(step.clock, step=step_number))
+    found = parts_of(plan_of("promptcal").objective(step))
+    assert found == pytest.approx(naive_objective(step, step_number / 10), abs=TOLERANCE)
+
+
+def test_without_a_bank_there_is_no_calibrated_contrast():
     step = CASES["promptcal, empty bank"].step()
     found = parts_of(plan_of("promptcal").objective(step))
     assert found == pytest.approx(naive_objective(step, 1, negatives=()), abs=TOLERANCE)
@@ -98,11 +107,11 @@ def test_a_step_draws_some_negatives_of_the_bank_and_another_step_others():
     plan = plan_of("promptcal", "promptcal_calibrated", negatives=2)
     step = CALIBRATED.step((-1, -1, 0))
     possible = {round(naive_calibrated(step, "", pair), 9) for pair in combinations(range(8), 2)}
-    losses = [plan.objective(replace(step, clock=replace(step.clock, step=n))).calibrated.item() for n in range(40)]
+    losses = [plan.objective(replace(step, clock=replace(step.clock, step=n))).calibrated.item() for n in range(1, 41)]
     found = {round(loss, 9) for loss in losses}
     assert found <= possible
     assert len(found) > 5
-    assert plan.objective(replace(step, clock=replace(step.clock, step=0))).calibrated.item() == losses[0]
+    assert plan.objective(replace(step, clock=replace(step.clock, step=1))).calibrated.item() == losses[0]
 
 
 # --- positives of the graph ---

@@ -60,6 +60,7 @@ NOT_RUN = {
         "python benchmarks/steps.py": MEASURES,
         "OMP_NUM_THREADS=1 python benchmarks/caches.py --out runs/caches": MEASURES,
         "OMP_NUM_THREADS=1 python benchmarks/caches.py --out runs/cub": MEASURES,
+        "OMP_NUM_THREADS=1 python benchmarks/precision.py": MEASURES,
         "OMP_NUM_THREADS=1 python benchmarks/graph.py": MEASURES,
         "python benchmarks/groupings.py": MEASURES,
         "python benchmarks/memory.py": MEASURES,

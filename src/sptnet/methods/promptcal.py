@@ -135,32 +135,32 @@ def calibrated_branch(
     known = step.labelled.repeat(2)
     contrast = supervised_contrastive(student[known], step.labels[step.labelled], teacher=teacher[known])
     nce = info_nce(student, teacher=teacher)
-    weight = ramp(step.clock.epoch, settings.ramp_up, settings.calibration)
-    calibrated = calibrate(step, prefix, settings, seed) if weight > 0 else student.sum() * 0
+    clock = step.clock
+    weight = ramp(clock.step * clock.epochs / clock.steps, settings.ramp_up, settings.calibration)
+    ready = weight > 0 and int(step.memory.get("filled", 0)) > 0
+    calibrated = calibrate(step, prefix, settings, seed) if ready else student.sum() * 0
     total = sup_weight * contrast + (1 - sup_weight) * ((1 - weight) * nce + weight * calibrated)
     return total, contrast, nce, calibrated
 
 
 def calibrate(step: Step, prefix: str, settings: CalibratedSettings, seed: int) -> Tensor:
-    """Calibrated contrast of the student's features with the teacher's of the other view and of the bank.
+    """Calibrated contrast of the student's features with the teacher's of the other view and with a filled bank.
 
-    The published code adds the same view of the teacher for the class token and the other view for the prompt tokens;
-    the other view is taken for both here.
+    The graph is that of batch and bank; positives and negatives are taken from the bank. The published code adds the
+    same view of the teacher for the class token and the other view for the prompt tokens; the other view is taken for
+    both here.
     """
     assert step.teacher is not None
-    filled = int(step.memory.get("filled", 0))
+    filled = int(step.memory["filled"])
     one, two = step.teacher[f"{prefix}features"].chunk(2)
-    own, labels = torch.cat([two, one]), torch.where(step.labelled, step.labels, -1).repeat(2)
-    nodes, n = own, len(own)
-    if filled:
-        nodes = torch.cat([own, step.memory[f"{prefix}bank"][:filled].to(own.dtype)])
-        labels = torch.cat([labels, step.memory["bank_labels"][:filled]])
-    positives = affinity_graph(nodes, settings.neighbors, settings.quantile, labels)[:n]
+    own, bank = torch.cat([two, one]), step.memory[f"{prefix}bank"][:filled]
+    labels = torch.where(step.labelled, step.labels, -1).repeat(2)
+    nodes, labels = torch.cat([own, bank.to(own.dtype)]), torch.cat([labels, step.memory["bank_labels"][:filled]])
+    positives = affinity_graph(nodes, settings.neighbors, settings.quantile, labels)[: len(own), len(own) :]
     generator = torch.Generator().manual_seed(seed)
-    sampled = torch.randperm(filled, generator=generator)[: settings.negatives] + n
-    negatives = torch.zeros(1, len(nodes), dtype=torch.bool, device=own.device)
-    negatives[0, sampled.to(own.device)] = True
-    return calibrated_loss(step.rows[f"{prefix}features"], own, nodes, positives, negatives)
+    negatives = torch.zeros(1, filled, dtype=torch.bool, device=own.device)
+    negatives[0, torch.randperm(filled, generator=generator)[: settings.negatives].to(own.device)] = True
+    return calibrated_loss(step.rows[f"{prefix}features"], own, bank, positives, negatives)
 
 
 def stages(config: Config) -> list[StagePlan]:

@@ -26,7 +26,7 @@ def affinity_graph(
     """Return the pseudo-positives of every point: row a is true at the points that a is attracted to.
 
     1. C_ab, a != b: number of lists of the `k` nearest neighbours by cosine that contain both a and b, plus one if a
-       lists b or b lists a or both. A point does not list itself.
+       lists b, plus one if b lists a. A point does not list itself.
     2. P is C with rows divided by their sums, and Q = P P P^T + I.
     3. Entries of Q above its `quantile` are true. The quantile is that of all entries above the mean of the non-zeros;
        both are taken over the whole graph, including the diagonal.
@@ -61,7 +61,7 @@ def _consensus(neighbours: Int[np.ndarray, "n k"]) -> Any:
     ones = np.ones(n * k, dtype=np.float32)
     listed = sparse.csr_matrix((ones, neighbours.ravel(), np.arange(n + 1) * k), shape=(n, n))
     consensus = listed.T @ listed
-    consensus = (consensus - sparse.diags(consensus.diagonal()) + listed.maximum(listed.T)).tocsr()
+    consensus = (consensus - sparse.diags(consensus.diagonal()) + listed + listed.T).tocsr()
     consensus.eliminate_zeros()
     return consensus
 
