@@ -106,6 +106,8 @@ ROWS = {
 UPDATES = {"a": 1000, "b": 60}
 START_UPDATES = 300
 """Updates of the SimGCD model that rows of table B start from."""
+PROMPTCAL_RATE = 0.01
+"""Learning rate of PromptCAL: with the published 0.1 all features of this backbone become alike within ten updates."""
 
 
 def write_folder(classes: Classes, folder: Path) -> None:
@@ -133,8 +135,8 @@ def lengths(updates: int, batches: int) -> Changes:
         "cipr": plain | {"output": OUTPUT},
         "gpc": plain | {"n_init": 10},
         "mugcd": {"epochs": half, "teacher_warm_up": warm_up(half)},
-        "promptcal": {"epochs": half, "output": OUTPUT, "n_init": 10},
-        "promptcal_calibrated": {"epochs": half, "bank": 1024, "negatives": 256},
+        "promptcal": {"epochs": half, "learning_rate": PROMPTCAL_RATE, "output": OUTPUT, "n_init": 10},
+        "promptcal_calibrated": {"epochs": half, "learning_rate": PROMPTCAL_RATE, "bank": 1024, "negatives": 256},
         "sptnet": plain | {"teacher_warm_up": warm_up(epochs), "prompt_warm_up": max(1, updates // 20), "k": 5},
     }
 
