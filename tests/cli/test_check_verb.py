@@ -75,8 +75,11 @@ def test_one_known_category_and_one_ignored_file_are_singular(tmp_path: Path, ca
     assert "5 labelled of 1 known category (cat), 4 unsorted\n" in out
 
 
+EMBEDDED = ("--backbone", "sptnet_digits_vit")  # needs no weights from elsewhere
+
+
 def test_a_good_folder(pets: Path, call: Call) -> None:
-    code, out, err = call(pets)
+    code, out, err = call(pets, *EMBEDDED)
     assert (code, err) == (0, "")
     compute = choose_compute()
     lines = out.splitlines()
@@ -120,7 +123,7 @@ def test_heic_files_that_are_left_out_are_reported(pets: Path, monkeypatch: pyte
 def test_too_many_unreadable_images_end_with_1(pets: Path, call: Call) -> None:
     for i in range(12):
         (pets / f"cat/bad {i:02d}.png").write_bytes(b"")
-    code, out, err = call(pets)
+    code, out, err = call(pets, *EMBEDDED)
     assert (code, err) == (1, "")
     lines = out.splitlines()
     assert lines[0].rstrip() == "27 images, 12 unreadable"
@@ -153,7 +156,7 @@ def test_misuse_ends_with_2(tmp_path: Path, call: Call) -> None:
 
 def test_json_is_alone_on_stdout(pets: Path, call: Call) -> None:
     picture(0, (63, 63)).save(pets / "cat" / "small.png")
-    code, out, err = call(pets, "--json")
+    code, out, err = call(pets, "--json", *EMBEDDED)
     assert (code, err) == (0, "")
     facts = json.loads(out)
     assert set(facts) == {*FolderCheck.__dataclass_fields__, "findings", "can_train", "time"}

@@ -12,6 +12,7 @@ from sptnet.discovery.discover import Wishes
 from sptnet.discovery.preview import Preview, preview_discovery
 from sptnet.errors import Misuse
 from sptnet.model.backbone import EMBEDDED
+from sptnet.model.vit import timm_vit
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +55,33 @@ def test_what_is_wrong_with_the_images_is_a_finding(tmp_path: Path) -> None:
     assert not found.possible and found.discovery is None
     assert found.findings[0].stops
     assert found.findings[0].sentence.startswith("every image is labelled, so there is nothing to discover")
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_weights_that_must_be_downloaded_are_a_finding(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, asked = "vit_tiny_patch16_224.augreg_in21k_ft_in1k", []
+
+    def cached(repository: str, file: str) -> str | None:
+        asked.append(repository)
+        return str(tmp_path / file) if there else None
+
+    monkeypatch.setattr(timm_vit, "try_to_load_from_cache", cached)
+    photos = fill(tmp_path / "photos")
+    changes: Settings = {"backbone.name": name, "data.folder": str(photos), "device": "cpu"}
+    found = preview_discovery(changes, Wishes(None, 1, frozenset(changes)), timed=False)
+    assert set(asked) == {f"timm/{name}"}
+    assert found.possible
+    sentences = [finding.sentence for finding in found.findings if finding.about == "weights"]
+    assert sentences == (
+        []
+        if there
+        else [
+            f"the weights of {name} are not on this machine yet: they are downloaded first, which needs a network. "
+            "Without one, give a file with `backbone.weights=FILE`."
+        ]
+    )
 
 
 def test_what_is_wrong_with_the_options_raises(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from sptnet.discovery.discover import Discovery, Wishes, plan_discovery
 from sptnet.discovery.pace import Pace
 from sptnet.discovery.settings import AUTO, make_settings
 from sptnet.errors import SptnetError
+from sptnet.model.backbone import awaits_download
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.progress import Say, say
 
@@ -59,7 +60,7 @@ def preview_discovery(changes: Settings, wishes: Wishes | None = None, timed: bo
         precision=config.precision,
         skip_duplicates=data.skip_duplicates,
     )
-    findings = findings_of(checked)
+    findings = [*findings_of(checked), *_weights(config)]
     if not can_train(findings):
         return Preview(checked, findings, None)
     try:
@@ -72,6 +73,20 @@ def preview_discovery(changes: Settings, wishes: Wishes | None = None, timed: bo
     except SptnetError as error:
         return Preview(checked, [Finding("refused", str(error), stops=True), *findings], None)
     return Preview(checked, findings, discovery if timed else None)
+
+
+def _weights(config: Config) -> list[Finding]:
+    """Tell that a network is needed, if the weights are not on this machine."""
+    name = config.backbone.name
+    if not awaits_download(name, config.backbone.weights):
+        return []
+    return [
+        Finding(
+            "weights",
+            f"the weights of {name} are not on this machine yet: they are downloaded first, which needs a network. "
+            "Without one, give a file with `backbone.weights=FILE`.",
+        )
+    ]
 
 
 def _plan(config: Config, images: SplitImages, wishes: Wishes, timed: bool) -> Discovery:

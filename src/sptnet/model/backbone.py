@@ -29,7 +29,7 @@ from sptnet.model.vit.embedding import (
     with_tokens,
 )
 from sptnet.model.vit.last_block import class_token_of_block, run_block
-from sptnet.model.vit.timm_vit import check_name, create_vit, pixel_format
+from sptnet.model.vit.timm_vit import cached_weights, check_name, create_vit, pixel_format
 from sptnet.model.weights import load_weights, read_weights
 from sptnet.runtime.distributed import World
 
@@ -166,6 +166,11 @@ class Backbone(nn.Module):
                 "Give pixel prompts, such as `prompt.kind=spatial+global`, or a backbone such as "
                 "vit_base_patch16_224.dino."
             )
+
+
+def awaits_download(name: str, weights: str | Path | None) -> bool:
+    """Return True if building the backbone would download its weights."""
+    return name != EMBEDDED and weights is None and cached_weights(name) is None
 
 
 def build_backbone(

@@ -86,18 +86,25 @@ def weights_overlay(name: str, ways_out: str) -> dict[str, Any]:
 
     The hub's client sends requests even for cached files, and retries for minutes without a network.
     """
-    cfg = timm.get_pretrained_cfg(name)
-    hub_id = getattr(cfg, "hf_hub_id", None)
-    if not hub_id:
+    if not _hub_id(name):
         return {}
-    for file in FILES:
-        cached = try_to_load_from_cache(hub_id, file)
-        if isinstance(cached, str):
-            return {"file": cached, "custom_load": False}  # hub files are plain state dicts
+    cached = cached_weights(name)
+    if cached is not None:
+        return {"file": cached, "custom_load": False}  # hub files are plain state dicts
     if not hub_is_reachable():
         raise Failure(f"the weights of {name} could not be downloaded. {ways_out}")
     say(f"downloading the weights of {name}; they are cached for the next time")
     return {}
+
+
+def cached_weights(name: str) -> str | None:
+    """Return the path of the weights that the hub's client has downloaded before, None if there are none."""
+    found = (try_to_load_from_cache(_hub_id(name), file) for file in FILES) if _hub_id(name) else ()
+    return next((path for path in found if isinstance(path, str)), None)
+
+
+def _hub_id(name: str) -> str:
+    return getattr(timm.get_pretrained_cfg(name), "hf_hub_id", None) or ""
 
 
 def hub_is_reachable(seconds: float = 5.0) -> bool:
