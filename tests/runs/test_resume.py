@@ -101,6 +101,21 @@ def test_a_run_with_every_departure_from_the_published_method_resumes(
     assert RunFolder(alone).config().simgcd.epochs == 2
 
 
+def test_a_run_in_bfloat16_with_its_last_features_from_the_bank_resumes(
+    tiny_config, few_digits, run_it, tmp_path, monkeypatch, assert_same_result
+):
+    config = tiny_config.changed(views={"bank": 2, "bank_at_end": True}).model_copy(update={"precision": "bf16"})
+    alone = run_it(tmp_path / "alone", config, few_digits)
+    with monkeypatch.context() as patch:
+        stop_at_step(patch, STAGE + 3)
+        with pytest.raises(KeyboardInterrupt):
+            run_it(tmp_path / "run", config, few_digits)
+    run_it(tmp_path / "run", data=few_digits, resume=True)
+    assert_same_result(tmp_path / "run", alone)
+    facts = json.loads((alone / "run.json").read_text())
+    assert facts["precision"] == "bfloat16"
+
+
 def test_stopped_again_and_again(tiny_config, few_digits, run_it, tmp_path, monkeypatch, whole, assert_same_result):
     """Every process gets a little further than an epoch."""
     folder, resume, stops = tmp_path / "run", False, 0
