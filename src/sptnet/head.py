@@ -1,8 +1,8 @@
 """Heads: map features to projections for the contrastive losses and to logits.
 
 `PrototypeHead` is a cosine classifier with unit-norm prototypes (SimGCD, SPTNet), `LinearHead` a plain one,
-`CentroidHead` assigns the nearest
-centroid of a clustering, `ContrastiveHead` adds the wide projection that GCD trains with.
+`CentroidHead` assigns the nearest centroid of a clustering, `ContrastiveHead` adds the wide projection that GCD trains
+with.
 """
 
 import torch
@@ -11,6 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sptnet.losses import STUDENT_TEMPERATURE
+
+LEAST_PIVOT = 0.01
+"""Smallest pivot of a Cholesky factor, as a share of the largest, with which its gradient is accurate in float32."""
 
 
 def projection_mlp(dim: int, hidden: int, bottleneck: int) -> nn.Sequential:
@@ -123,14 +126,43 @@ def project(
     return F.linear(F.normalize(mlp(features), dim=1), F.normalize(directions, dim=1))
 
 
+def project_shortly(
+    mlp: nn.Module, directions: Float[Tensor, "output bottleneck"], features: Float[Tensor, "n dim"]
+) -> Float[Tensor, "n bottleneck"] | Float[Tensor, "n output"]:
+    """Return projections of the bottleneck's length with the inner products of those of `project`.
+
+    With unit rows R, the inner product of R h and R g is h.(R^T R) g. If R^T R = L L^T, then L^T h and L^T g have the
+    same one, and no product is as long as the output. Directions that hardly span the bottleneck are used as they are,
+    since the gradient of L would be inaccurate.
+    """
+    hidden = F.normalize(mlp(features), dim=1)
+    with torch.autocast(features.device.type, enabled=False):  # keep the factor in full precision
+        rows = F.normalize(directions, dim=1)
+        factor, failed = torch.linalg.cholesky_ex(rows.T @ rows)
+        pivots = factor.detach().diagonal()
+        spanned = not failed.any() and bool(pivots.min() > LEAST_PIVOT * pivots.max())
+        return hidden.to(rows.dtype) @ (factor if spanned else rows.T)
+
+
 class ContrastiveHead(nn.Module):
     """Nearest-centroid classifier with a wide projection: MLP, normalised bottleneck, linear layer with unit rows.
 
-    The contrastive losses of GCD use the projections in training only; predictions come from the centroids.
+    The contrastive losses of GCD use the projections in training only; predictions come from the centroids. With
+    `short`, projections may be replaced by shorter ones with the same inner products: for losses that compare the
+    projections of one model in one step, and nothing else.
     """
 
-    def __init__(self, dim: int, n_categories: int, hidden: int = 2048, bottleneck: int = 256, output: int = 65536):
+    def __init__(
+        self,
+        dim: int,
+        n_categories: int,
+        hidden: int = 2048,
+        bottleneck: int = 256,
+        output: int = 65536,
+        short: bool = False,
+    ):
         super().__init__()
+        self.short = short and output > bottleneck
         self.mlp = projection_mlp(dim, hidden, bottleneck)
         # Only the direction of a row matters: `forward` normalises it.
         self.directions = nn.Parameter(nn.Linear(bottleneck, output, bias=False).weight.detach().clone())
@@ -141,9 +173,10 @@ class ContrastiveHead(nn.Module):
         """Number of categories."""
         return self.classifier.n_categories
 
-    def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n output"], Float[Tensor, "n k"]]:
+    def forward(self, features: Float[Tensor, "n dim"]) -> tuple[Float[Tensor, "n length"], Float[Tensor, "n k"]]:
         """Return projections and logits."""
-        return project(self.mlp, self.directions, features), self.classify(features)
+        make = project_shortly if self.short else project
+        return make(self.mlp, self.directions, features), self.classify(features)
 
     def classify(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "n k"]:
         """Return the logits of `CentroidHead`."""

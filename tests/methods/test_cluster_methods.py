@@ -64,6 +64,58 @@ def test_the_contrastive_head_is_an_mlp_a_unit_bottleneck_and_unit_rows():
     assert head.n_categories == 4
 
 
+def short_and_long(output=40):
+    torch.manual_seed(3)
+    long = ContrastiveHead(6, 4, hidden=8, bottleneck=5, output=output).double()
+    short = ContrastiveHead(6, 4, hidden=8, bottleneck=5, output=output, short=True).double()
+    short.load_state_dict(long.state_dict())
+    return short, long
+
+
+def test_short_projections_have_the_same_losses_and_gradients():
+    labels, labelled = torch.tensor([0, 1, 0, -1, -1, 1]), torch.tensor([1, 1, 1, 0, 0, 1]).bool()
+    found = []
+    for head in short_and_long():
+        features = normal(12, 6).requires_grad_()
+        projections, _ = head(features)
+        loss = contrastive_loss(projections, labels, labelled).total
+        trained = [features, head.directions, *head.mlp.parameters()]
+        found.append((projections, loss, torch.autograd.grad(loss, trained)))
+    (short, loss, gradients), (long, expected, expected_gradients) = found
+    assert (short.shape, long.shape) == ((12, 5), (12, 40))
+    assert_same(short @ short.T, long @ long.T, terms=40 + 5, sums=3)
+    assert loss.item() == pytest.approx(expected.item(), abs=DOUBLE)
+    for ours, theirs in zip(gradients, expected_gradients, strict=True):
+        assert theirs.abs().max() > 1e-4
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("within", ["an axis less", "a plane", "nearly a plane"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_directions_that_hardly_span_the_bottleneck_are_used_as_they_are(within, dtype):
+    short, long = (head.to(dtype) for head in short_and_long())
+    normal_vector = F.normalize(normal(5, seed=8), dim=0).to(dtype)
+    with torch.no_grad():
+        for head in (short, long):
+            if within == "an axis less":
+                head.directions[:, -1] = 0
+            else:
+                out = 1 - (1e-4 if within == "nearly a plane" else 0)
+                head.directions -= out * (head.directions @ normal_vector)[:, None] * normal_vector
+    features = normal(3, 6).to(dtype)
+    assert_same(short(features)[0], long(features)[0], terms=5)
+
+
+def test_only_losses_within_a_step_have_short_projections():
+    """PromptCAL compares with a teacher's projections, and GPC's are shorter than its bottleneck."""
+    short = {
+        name: method_of(Config(method=name)).head(Config(method=name), 12, 7).short
+        for name in ("gcd", "dccl", "cipr", "gpc", "promptcal")
+    }
+    assert short == {"gcd": True, "dccl": True, "cipr": True, "gpc": False, "promptcal": False}
+    assert not ContrastiveHead(6, 4, hidden=8, bottleneck=5, output=5, short=True).short
+
+
 def test_the_published_widths_are_the_defaults():
     gcd = Config(method="gcd")
     assert (gcd.head.hidden, gcd.head.bottleneck, gcd.gcd.output) == (2048, 256, 65536)

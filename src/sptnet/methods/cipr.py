@@ -64,7 +64,8 @@ def stages(config: Config) -> list[StagePlan]:
 
 def head(config: Config, dim: int, n_categories: int) -> Head:
     """Build a wide projection head."""
-    return ContrastiveHead(dim, n_categories, config.head.hidden, config.head.bottleneck, config.cipr.output)
+    widths = config.head.hidden, config.head.bottleneck, config.cipr.output
+    return ContrastiveHead(dim, n_categories, *widths, short=True)
 
 
 METHOD = Method(stages, head, clusters="neighbors", count=count_by_neighbors)

@@ -138,7 +138,8 @@ def stages(config: Config) -> list[StagePlan]:
 
 def head(config: Config, dim: int, n_categories: int) -> Head:
     """Build a wide projection head."""
-    return ContrastiveHead(dim, n_categories, config.head.hidden, config.head.bottleneck, config.dccl.output)
+    widths = config.head.hidden, config.head.bottleneck, config.dccl.output
+    return ContrastiveHead(dim, n_categories, *widths, short=True)
 
 
 METHOD = Method(stages, head, clusters="semi-supervised")

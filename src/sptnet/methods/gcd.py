@@ -30,7 +30,8 @@ def stages(config: Config) -> list[StagePlan]:
 
 def head(config: Config, dim: int, n_categories: int) -> Head:
     """Build a projection head for features of length `dim`."""
-    return ContrastiveHead(dim, n_categories, config.head.hidden, config.head.bottleneck, config.gcd.output)
+    widths = config.head.hidden, config.head.bottleneck, config.gcd.output
+    return ContrastiveHead(dim, n_categories, *widths, short=True)
 
 
 METHOD = Method(stages, head, clusters="semi-supervised")
