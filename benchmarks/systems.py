@@ -6,7 +6,7 @@
 DIR holds the data sets by name: `CUB_200_2011/`, `cifar100/train/<class>/`, `PACS/<domain>/<class>/`, `GroceryStore/`.
 Half of the classes are known, half of their images labelled. All runs of table A on one set share a bank of eight views
 per image, in `--out`. One JSON line per run is appended to `--results`; runs that are there already are skipped, and an
-unfinished run is resumed. The tables are printed from the lines at the end.
+unfinished run is resumed. The table is printed from the lines at the end; `systems_tables.py` compares rows.
 """
 
 import argparse
@@ -14,12 +14,12 @@ import csv
 import json
 import math
 import shutil
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from folders import add_image_options
+from systems_tables import print_table
 
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
@@ -101,8 +101,10 @@ ROWS = {
         "mugcd",
         "discover",
     ),
-    "b": ("simgcd", "fine-tuned", "sptnet-s", "sptnet-p", "sptnet", "promptcal"),
+    "b": ("kmeans", "sskmeans", "simgcd", "fine-tuned", "sptnet-s", "sptnet-p", "sptnet", "promptcal"),
 }
+ON_SIMGCD = ("fine-tuned", "sptnet-s", "sptnet-p", "sptnet")
+"""Rows of table B that start from its SimGCD model."""
 UPDATES = {"a": 1000, "b": 60}
 START_UPDATES = 300
 """Updates of the SimGCD model that rows of table B start from."""
@@ -159,13 +161,13 @@ def config_of(row: str, table: str, start: Path, base: Config, batches: int) -> 
             changes[section] = changes.get(section, {}) | {name: value}
     elif row == "mugcd":
         changes["gcd"] |= {"epochs": changes["mugcd"]["epochs"]}
-    elif table == "b" and row not in ("simgcd", "promptcal"):
+    elif row in ON_SIMGCD:
         method = "sptnet"
         kinds = {"sptnet-s": "shared", "sptnet-p": "spatial", "sptnet": "spatial+global", "fine-tuned": "none"}
         changes["prompt"] = {"kind": kinds[row], "noise": 0.0, "border": 15}
         changes["sptnet"] |= {"start_from": str(start.resolve()), "counter": "continuous"}
         changes["sptnet"] |= {"strategy": "fine-tune"} if row == "fine-tuned" else {}
-    if table == "b" and row != "simgcd":  # prompted views cannot come from a bank, so all rows have fresh ones
+    if row in (*ON_SIMGCD, "promptcal"):  # prompted views cannot come from a bank, so all rows have fresh ones
         changes["views"] = {"bank": 0, "bank_folder": None, "bank_at_end": False}
     return base.changed(**changes).model_copy(update={"method": method})
 
@@ -180,23 +182,6 @@ def one_run(config: Config, folder: Path, data: SplitImages) -> dict[str, Any]:
     facts = run.facts()
     scores = facts["scores"]["unlabelled"]
     return {name: round(scores[name], 4) for name in ("all", "old", "new")} | {"seconds": round(facts["seconds"], 1)}
-
-
-def print_tables(lines: list[dict[str, Any]], table: str) -> None:
-    """Print mean and standard deviation of All, Old and New, and mean seconds, per set and row."""
-    for name in SETS[table]:
-        print(f"\n| {name} | seeds | All | Old | New | seconds |\n|---|---|---|---|---|---|")
-        for row in ROWS[table]:
-            mine = [line for line in lines if (line["table"], line["set"], line["row"]) == (table, name, row)]
-            if not mine:
-                continue
-            cells = []
-            for key in ("all", "old", "new"):
-                values = [100 * line[key] for line in mine]
-                spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-                cells.append(f"{statistics.mean(values):.1f}{spread}")
-            seconds = statistics.mean(line["seconds"] for line in mine)
-            print(f"| {row} | {len(mine)} | {' | '.join(cells)} | {seconds:.0f} |")
 
 
 def main() -> None:
@@ -248,7 +233,10 @@ def main() -> None:
                 print(json.dumps(line), flush=True)
                 with given.results.open("a") as file:
                     file.write(json.dumps(line) + "\n")
-    print_tables(lines, given.table)
+    for name in SETS[given.table]:
+        mine = [line for line in lines if (line["table"], line["set"]) == (given.table, name)]
+        if mine:
+            print_table(mine, name)
 
 
 if __name__ == "__main__":
