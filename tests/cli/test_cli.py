@@ -606,11 +606,17 @@ def test_the_demo_of_all_methods_runs_the_other_systems_too(
     inner = sptnet.discovery.demo.load_recipe
     short = {f"{stage}.epochs": 1 for stage in Config.stage_names()}
     narrow = {f"{system}.output": 32 for system in ("dccl", "promptcal", "cipr", "gpc")}
-    monkeypatch.setattr(
-        "sptnet.discovery.demo.load_recipe", lambda name, settings: inner(name, {**settings, **short, **narrow})
-    )
+    asked: list[dict[str, Any]] = []
+
+    def short_recipe(name: str, settings: dict[str, Any]) -> Config:
+        asked.append(settings)
+        return inner(name, {**settings, **short, **narrow})
+
+    monkeypatch.setattr("sptnet.discovery.demo.load_recipe", short_recipe)
     answer = call("demo", "--out", tiny_demo / "out", "--all")
     assert answer.code == 0
+    stored = ("simgcd", "gcd", "rankstats", "uno", "orca", "dccl", "cipr", "gpc", "mugcd")
+    assert len({asked[0][f"{stage}.epochs"] for stage in stored}) == 1, "systems with stored views train equally long"
     systems = ("RankStats+", "UNO+", "ORCA", "DCCL", "PromptCAL", "CiPR", "GPC", "muGCD")
     assert [name for name in systems if name not in answer.out] == []
     mugcd = RunFolder(tiny_demo / "out" / "mugcd")

@@ -18,6 +18,14 @@ BASELINES = {"k-means": "kmeans", "GCD": "gcd", "SimGCD": "simgcd"}
 # The recipe's 24 epochs with new views at every step end near 79; 120 epochs with eight stored views per image are
 # quicker and end at 85 to 94, depending on the seed.
 LONGER = {"views.bank": 8, "simgcd.epochs": 120, "simgcd.teacher_warm_up": 24}
+AS_LONG = {
+    **{f"{method}.epochs": 120 for method in ("gcd", "rankstats", "uno", "orca", "dccl", "cipr", "gpc", "mugcd")},
+    "rankstats.ramp_up": 90,
+    "dccl.warm_up": 3,
+    "dccl.weight_epochs": 60,
+    "mugcd.teacher_warm_up": 24,
+}
+"""Settings of a demo of all methods: the systems whose views are stored train as long as SimGCD."""
 SYSTEMS = tuple(name for name in METHODS if name not in {*BASELINES.values(), "sskmeans", "sptnet"})
 """Systems that only a demo of all methods runs."""
 VARIANTS = {"SPTNet-S": "shared", "SPTNet-P": "spatial", "SPTNet": "spatial+global"}
@@ -40,11 +48,12 @@ class DemoRow:
 def run_demo(out: Path, seed: int, overwrite: bool, tell: Say, all_methods: bool = False) -> Iterator[DemoRow]:
     """Run every method in a run directory of its own below `out`; yield a row per method as soon as it is finished.
 
-    With `all_methods` also those that SPTNet is compared with.
+    With `all_methods` also those that SPTNet is compared with, all that read stored views for as many epochs as SimGCD.
     """
     check_new_folder(out, "the runs of a demo", [], overwrite=overwrite)
     bank = out / "tokens"
-    config = load_recipe("digits", {"seed": seed, "views.bank_folder": str(bank.resolve()), **LONGER})
+    lengths = LONGER | (AS_LONG if all_methods else {})
+    config = load_recipe("digits", {"seed": seed, "views.bank_folder": str(bank.resolve()), **lengths})
     data = load_data(config.data, tell)
     for name, method in BASELINES.items():
         trial = Experiment(config.model_copy(update={"method": method}), RunFolder(out / method), data, tell)
