@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from folders import add_image_options
-from systems_tables import print_table
+from systems_tables import print_table, read_lines
 
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
@@ -184,39 +184,55 @@ def one_run(config: Config, folder: Path, data: SplitImages) -> dict[str, Any]:
     return {name: round(scores[name], 4) for name in ("all", "old", "new")} | {"seconds": round(facts["seconds"], 1)}
 
 
+def prepare_set(given: argparse.Namespace, table: str, name: str, seed: int) -> tuple[Path, Config, SplitImages]:
+    """Link the images of a set; return the folder of its runs, the settings that they share, and the images."""
+    place = given.out / name.replace(", ", "-").replace(" ", "-")
+    classes = SETS[table][name](given.data)
+    write_folder(classes, place / "images")
+    base = load_recipe("simgcd", {"seed": seed, "training.evaluate_every": 10000, "views.workers": 0})
+    base = base.model_copy(update={"n_categories": len(classes)})  # as the run resolves it, so that it resumes
+    base = base.changed(
+        data={"source": "folder", "folder": str((place / "images").resolve()), "labels": None}
+        | {"known_classes": len(classes) // 2, "split_seed": seed},
+        backbone={"name": given.backbone, "weights": str(given.weights.resolve()), "image_size": given.size},
+        views={"bank": 8, "bank_folder": str((place / "tokens").resolve()), "bank_at_end": True},
+        training={"batch_size": 128 if table == "a" else 32},
+    ).model_copy(update={"precision": given.precision})
+    return place, base, load_data(base.data, lambda line: None)
+
+
+def add_run_options(parser: argparse.ArgumentParser, results: str) -> None:
+    """Add the options that say where runs and lines go and how they are computed."""
+    add_image_options(parser)
+    parser.add_argument("--out", type=Path, required=True, help="folder for runs, images and banks")
+    parser.add_argument("--results", type=Path, default=Path(f"benchmarks/results/{results}"))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--precision", choices=("float32", "bf16"), default="float32")
+    parser.add_argument("--sets", nargs="+", help="names of sets; all if not given")
+
+
+def add_line(results: Path, line: dict[str, Any]) -> None:
+    """Print the line of a run and append it to the results."""
+    print(json.dumps(line), flush=True)
+    with results.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
 def main() -> None:
     """Run what `--results` does not hold yet and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", choices=sorted(SETS), required=True)
-    add_image_options(parser)
-    parser.add_argument("--out", type=Path, required=True, help="folder for runs, images and banks")
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results/systems.jsonl"))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--precision", choices=("float32", "bf16"), default="float32")
-    parser.add_argument("--sets", nargs="+", help="names of sets; all if not given")
+    add_run_options(parser, "systems.jsonl")
     parser.add_argument("--rows", nargs="+", help="rows; all if not given")
     given = parser.parse_args()
-    lines = [json.loads(line) for line in given.results.read_text().splitlines()] if given.results.exists() else []
+    lines = read_lines(given.results) if given.results.exists() else []
     given.results.parent.mkdir(parents=True, exist_ok=True)
     for seed in given.seeds:
-        for name, classes_of in SETS[given.table].items():
+        for name in SETS[given.table]:
             if given.sets and name not in given.sets:
                 continue
-            place = given.out / name.replace(", ", "-").replace(" ", "-")
-            classes = classes_of(given.data)
-            write_folder(classes, place / "images")
-            base = load_recipe("simgcd", {"seed": seed, "training.evaluate_every": 10000, "views.workers": 0})
-            base = base.model_copy(update={"n_categories": len(classes)})  # as the run resolves it, so that it resumes
-            batch = 128 if given.table == "a" else 32
-            base = base.changed(
-                data={"source": "folder", "folder": str((place / "images").resolve()), "labels": None}
-                | {"known_classes": len(classes) // 2, "split_seed": seed},
-                backbone={"name": given.backbone, "weights": str(given.weights.resolve()), "image_size": given.size},
-                views={"bank": 8, "bank_folder": str((place / "tokens").resolve()), "bank_at_end": True},
-                training={"batch_size": batch},
-            ).model_copy(update={"precision": given.precision})
-            data = load_data(base.data, lambda line: None)
-            batches = steps_per_epoch(len(data.split.training), batch)
+            place, base, data = prepare_set(given, given.table, name, seed)
+            batches = steps_per_epoch(len(data.split.training), base.training.batch_size)
             for row in ROWS[given.table]:
                 key = {"table": given.table, "set": name, "row": row, "seed": seed}
                 if (given.rows and row not in given.rows) or any(key.items() <= line.items() for line in lines):
@@ -230,9 +246,7 @@ def main() -> None:
                 if row != "simgcd":
                     shutil.rmtree(folder)  # models take more room than the disk may have
                 lines.append(line)
-                print(json.dumps(line), flush=True)
-                with given.results.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
+                add_line(given.results, line)
     for name in SETS[given.table]:
         mine = [line for line in lines if (line["table"], line["set"]) == (given.table, name)]
         if mine:
