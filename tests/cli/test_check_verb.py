@@ -237,7 +237,6 @@ def test_check_has_the_options_of_discover() -> None:
         ({"cat": 1, "dog": 1, "unlabelled": 3}, ["--categories", "1"], "but 2 categories are known already."),
         ({"unlabelled": 3}, ["--method", "simgcd"], "no image has a label, but SimGCD learns from labels."),
         ({"cat": 2, "dog": 2, "unlabelled": 3}, ["--set", "training.batch_size=9"], "only 7 training images."),
-        ({"cat": 2, "unlabelled": 3}, ["--weights", "gone.safetensors"], "no weights file at "),
         ({"cat": 2, "unlabelled": 3}, ["--set", "backbone.trainable_blocks=9"], "must be from 1 to 4"),
     ],
 )

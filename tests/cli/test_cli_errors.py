@@ -293,6 +293,27 @@ def test_a_wrong_setting_is_named(setting: str, phrases: list[str], train: Call)
     refused(train("--set", setting), *phrases)
 
 
+@pytest.mark.parametrize(
+    ("backbone", "phrase"),
+    [(("weights", "none.pth"), "no weights file at "), (("name", "vit_bse"), "timm knows no model named 'vit_bse'")],
+)
+def test_a_wrong_backbone_is_refused_before_images_are_read(
+    backbone: tuple[str, str], phrase: str, err_data: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_early(*given: Any, **settings: Any) -> Any:
+        raise AssertionError("images were read")
+
+    places = ("training.prepare.load_data", "inference.count_categories.load_data")
+    for reader in (*places, "discovery.discover.read_images", "discovery.preview.read_image_set"):
+        monkeypatch.setattr(f"sptnet.{reader}", too_early)
+    wrong = ("--set", f"backbone.{backbone[0]}={backbone[1]}")
+    out = ("--out", tmp_path / "out")
+    refused(call("train", "simgcd", "--data", err_data, *out, *wrong), phrase)
+    refused(call("discover", err_data, *out, *wrong), phrase)
+    refused(call("check", err_data, *wrong), phrase)
+    refused(call("estimate", "--data", err_data, *wrong), phrase)
+
+
 @pytest.mark.parametrize("recipe", ["simgcd", "sptnet"])
 def test_an_image_size_that_no_patch_divides_is_refused_by_every_method(recipe: str, train: Call) -> None:
     refused(train("--set", "backbone.image_size=100", "--set", "prompt.kind=global", recipe=recipe), "100")

@@ -9,7 +9,7 @@ from sptnet.discovery.planner import check_options, check_wishes
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
 from sptnet.methods import METHODS, method_of
-from sptnet.model.backbone import Backbone
+from sptnet.model.backbone import Backbone, check_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.runtime.compute import choose_compute
 from sptnet.training.prepare import check
@@ -19,6 +19,7 @@ def check_request(config: Config, minutes: float | None, method: str | None) -> 
     """Refuse options that are wrong whatever the images, before images are read."""
     check_options(minutes, method)
     choose_compute(config.device, config.precision)
+    check_backbone(config.backbone)
 
 
 def check_images(config: Config, split: Split, minutes: float | None, method: str | None) -> None:

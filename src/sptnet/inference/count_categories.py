@@ -10,7 +10,7 @@ from sptnet.clustering.count import CountEstimate, CountMethod, estimate_n_categ
 from sptnet.config import Config
 from sptnet.data.load import SplitImages, load_data
 from sptnet.inference.features import feature_cache
-from sptnet.model.backbone import backbone_from
+from sptnet.model.backbone import backbone_from, check_backbone
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import World, world
 from sptnet.runtime.progress import bar
@@ -59,6 +59,7 @@ def estimate_categories(
 ) -> RunCount:
     """Estimate the number of categories with features of the pre-trained backbone; ranks of torchrun share the work."""
     everyone = world()
+    check_backbone(config.backbone)
     images = everyone.from_first(lambda: load_data(config.data))
     split = images.split
     backbone = backbone_from(config, everyone)

@@ -14,7 +14,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from sptnet.config import Config
+from sptnet.config import BackboneSettings, Config
 from sptnet.config.sections import MOST_PIXELS
 from sptnet.data.pixel_format import PixelFormat, Reading
 from sptnet.errors import Misuse
@@ -30,7 +30,7 @@ from sptnet.model.vit.embedding import (
 )
 from sptnet.model.vit.last_block import class_token_of_block, run_block
 from sptnet.model.vit.timm_vit import cached_weights, check_name, create_vit, pixel_format
-from sptnet.model.weights import load_weights, read_weights
+from sptnet.model.weights import check_weights_file, load_weights, read_weights
 from sptnet.runtime.distributed import World
 
 EMBEDDED = "sptnet_digits_vit"
@@ -204,6 +204,14 @@ def build_backbone(
     if weights is not None:
         load_weights(vit, read_weights(weights), str(weights))
     return Backbone(name, vit, replace(pixels, reading=reading), architecture)
+
+
+def check_backbone(settings: BackboneSettings) -> None:
+    """Refuse a name that timm does not have and a missing weights file, before time is spent on images."""
+    if settings.name != EMBEDDED:
+        check_name(settings.name)
+    if settings.weights is not None:
+        check_weights_file(settings.weights)
 
 
 def backbone_from(config: Config, world: World, ways_out: str = WAYS_OUT) -> Backbone:

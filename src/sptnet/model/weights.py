@@ -52,14 +52,19 @@ _MASKS = {"mask_token", "masked_embed"}
 _CHECKPOINTS = {"simgcd": "a SimGCD checkpoint", "sptnet": "an SPTNet checkpoint"}
 
 
+def check_weights_file(path: str | Path) -> None:
+    """Raise unless there is such a file; nothing is read."""
+    if not os.path.isfile(path):
+        raise Misuse(f"no weights file at {path}. Give the path of a .safetensors, .pth or .pt file.")
+
+
 def read_weights(path: str | Path) -> State:
     """Read a state dict from a `.safetensors` or pickled file without running code from the file.
 
     The state dict may be inside a checkpoint; the teacher is preferred to the student.
     """
     path = Path(path)
-    if not os.path.isfile(path):
-        raise Misuse(f"no weights file at {path}. Give the path of a .safetensors, .pth or .pt file.")
+    check_weights_file(path)
     way_out, says = "Fetch or copy it again.", "cannot be read as weights"
     is_safe = path.suffix == ".safetensors"
     state = find_state_dict(read_tensors(path, way_out, says=says) if is_safe else _read_pickled(path))

@@ -24,7 +24,7 @@ from sptnet.methods import method_of
 from sptnet.methods.method import Labels, Points
 from sptnet.methods.phases import TakeTurns
 from sptnet.methods.stage_plan import StagePlan
-from sptnet.model.backbone import Backbone, backbone_from
+from sptnet.model.backbone import Backbone, backbone_from, check_backbone
 from sptnet.model.gcd_model import GcdModel
 from sptnet.model.model_folder import ModelCard, load_model
 from sptnet.results.categories import category_names
@@ -59,6 +59,8 @@ def prepare(
     check_track(config.training.track)
     run.check_place(config.data.folder)
     compute = choose_compute(config.device, config.precision, everyone.local_rank)
+    if backbone is None and start_of(config) is None:
+        check_backbone(config.backbone)
     images = images or everyone.from_first(lambda: load_data(config.data, tell))
     config = with_enough_epochs(config, len(images.split.training))
     stages = method.stages(config)
@@ -197,14 +199,19 @@ def _check_model(state: RunState) -> None:
         state.attach_prompt(plan)
 
 
+def start_of(config: Config) -> str | None:
+    """Return the finished run that a method starts from, if the settings name one."""
+    run: str | None = None if method_of(config).start == "none" else getattr(config, config.method).start_from
+    return run
+
+
 def load_start(config: Config) -> tuple[GcdModel, ModelCard] | None:
     """Load the finished model that a method starts from, if the settings name one."""
-    start = method_of(config).start
-    run = None if start == "none" else getattr(config, config.method).start_from
+    run = start_of(config)
     if run is None:
         return None
     model, card = load_model(run)
-    if start == "model" and not isinstance(model.head, PrototypeHead):
+    if method_of(config).start == "model" and not isinstance(model.head, PrototypeHead):
         raise Misuse(f"{run} has no trained classifier to build on. Give a run of simgcd or sptnet.")
     model.trainable_blocks = config.backbone.trainable_blocks
     return model, card
