@@ -50,6 +50,7 @@ def complete(line: str, folder: Path) -> list[str]:
         ("sptnet train --set training.b", ["training.batch_size="]),
         ("sptnet recipes sh", ["show"]),
         ("sptnet recipes list pa", ["pacs"]),
+        ("sptnet recipes list --method sptnet-", ["sptnet-p", "sptnet-s"]),
         ("sptnet export mine --as c", ["csv", "copies", "coco"]),
         ("sptnet edit ru", ["runs/birds", "runs/demo/sptnet", "runs/photos"]),
         ("sptnet edit mine re", ["rename"]),

@@ -43,6 +43,23 @@ def test_the_list_of_a_folder_also_as_json(folder: str, call: Call) -> None:
     }
 
 
+def test_the_list_of_a_method_in_all_folders_or_in_one(call: Call) -> None:
+    names = [line.split()[0] for line in call("recipes", "list", "--method", "cipr")[1].splitlines()[1:]]
+    assert names == [name for name in recipe_names() if load_recipe(name).method == "cipr"]
+    assert {"cipr", "cub/cipr", "aircraft/cipr"} < set(names)
+    assert [line.split()[0] for line in call("recipes", "list", "cub", "--method", "sptnet-s")[1].splitlines()[1:]] == [
+        "cub/sptnet-s", "cub/sptnet-s-dinov2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("where", "said"), [((), ""), (("pacs",), " in 'pacs'")])
+def test_a_method_without_recipes_is_refused(where: tuple[str, ...], said: str, call: Call) -> None:
+    code, out, err = call("recipes", "list", *where, "--method", "orka")
+    assert (code, out) == (2, "")
+    assert f"there is no recipe of the method 'orka'{said}. Choose from: " in err
+    assert "simgcd, sptnet" in err
+
+
 def test_a_folder_that_is_none_is_refused(call: Call) -> None:
     code, out, err = call("recipes", "list", "cup")
     assert (code, out) == (2, "")

@@ -162,6 +162,7 @@ def test_settings_overrule_the_recipe_and_the_last_one_wins() -> None:
 
 def test_the_kind_none_is_a_kind() -> None:
     assert load_recipe("sptnet", ["prompt.kind=none"]).prompt.kind == "none"
+    assert load_recipe("sptnet", ["training.track=none"]).training.track == "none"
 
 
 @pytest.mark.parametrize("setting", ["training.batch_size", "=3", " =3", "", "training"])

@@ -66,6 +66,13 @@ def recipe_folders(incomplete: str) -> list[str]:
     return _beginning(incomplete, folders())
 
 
+def recipe_methods(incomplete: str) -> list[str]:
+    """Return the methods of recipes that begin with `incomplete`."""
+    from sptnet.config.recipe_table import recipe_table
+
+    return _beginning(incomplete, sorted({entry.method for entry in recipe_table()}))
+
+
 def settings(incomplete: str) -> list[str]:
     """Return the settings that begin with `incomplete`, each with its equals sign."""
     from sptnet.config.recipes import all_keys

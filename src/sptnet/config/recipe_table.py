@@ -60,12 +60,17 @@ def folders() -> list[str]:
     return sorted({name.rpartition("/")[0] for name in recipe_names() if "/" in name})
 
 
-def recipe_table(folder: str | None = None) -> list[RecipeEntry]:
-    """Return one entry per recipe, of all recipes or of one folder."""
+def recipe_table(folder: str | None = None, method: str | None = None) -> list[RecipeEntry]:
+    """Return one entry per recipe, of all recipes, of one folder or of one method."""
     if folder is not None and folder.rstrip("/") not in folders():
         raise Misuse(f"there is no folder of recipes {folder!r}. Choose from: {', '.join(folders())}.")
     within = "" if folder is None else f"{folder.rstrip('/')}/"
-    return [_entry(name) for name in recipe_names() if name.startswith(within)]
+    entries = [_entry(name) for name in recipe_names() if name.startswith(within)]
+    methods = sorted({entry.method for entry in entries})
+    if method is not None and method not in methods:
+        where = "" if folder is None else f" in {folder!r}"
+        raise Misuse(f"there is no recipe of the method {method!r}{where}. Choose from: {', '.join(methods)}.")
+    return [entry for entry in entries if method in (None, entry.method)]
 
 
 def _entry(name: str) -> RecipeEntry:

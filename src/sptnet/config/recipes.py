@@ -189,9 +189,10 @@ def make_config(values: dict[str, Any], source: str) -> Config:
 
 def _validated(values: dict[str, Any], source: str) -> Config:
     values = _without_retired(values, source)
-    prompt = values.get("prompt")
-    if isinstance(prompt, dict) and prompt.get("kind", "") is None:
-        prompt["kind"] = "none"  # `parse_value` turns none into None, but here it is the name of a kind
+    for name, key in (("prompt", "kind"), ("training", "track")):
+        section = values.get(name)
+        if isinstance(section, dict) and section.get(key, "") is None:
+            section[key] = "none"  # `parse_value` turns none into None, but here it is the name of a choice
     return Config(**values)
 
 
@@ -244,8 +245,9 @@ def _first_key_of(section: str) -> str:
 
 
 def _suggestion(key: str) -> str:
-    names = all_keys() if "." in key else [*Config.model_fields, *all_keys()]
-    close = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    names = all_keys() if "." in key else ["base", *Config.model_fields, *all_keys()]
+    elsewhere = [name for name in names if "." in key and name.endswith(f".{key.rpartition('.')[2]}")]
+    close = difflib.get_close_matches(key, elsewhere or names, n=1, cutoff=0.3 if elsewhere else 0.5)
     return f"Did you mean {close[0]}?" if close else "`recipes('show', 'sptnet', full=True)` lists all keys."
 
 

@@ -25,12 +25,16 @@ def list_(
         str | None,
         typer.Argument(help="Only the recipes of this folder, such as cub.", autocompletion=completion.recipe_folders),
     ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="Only the recipes of this method, such as orca.", autocompletion=completion.recipe_methods),
+    ] = None,
     as_json: JSON = False,
 ) -> None:
     """List all recipes with data set, method, published accuracy (All / Old / New) and a summary."""
     from sptnet.config.recipe_table import recipe_table
 
-    entries = recipe_table(folder)
+    entries = recipe_table(folder, method)
     if as_json:
         show_json({"recipes": [asdict(entry) for entry in entries]})
         return
