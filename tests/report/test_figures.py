@@ -403,7 +403,10 @@ def test_known_classes_are_counted(tmp_path: Path) -> None:
     ("settings", "reason"),
     [
         ([["sptnet.k=5"]], "it takes two runs or more that were scored."),
-        ([["seed=0", "device=cpu"], ["seed=1"]], "the runs differ in nothing but their seed."),
+        (
+            [["seed=0", "device=cpu"], ["seed=1", "training.track=tensorboard"]],
+            "the runs differ in nothing but their seed.",
+        ),
         ([["sptnet.k=5"], ["sptnet.k=6", "prompt.width=2"]], "the runs differ in prompt.width, sptnet.k."),
         ([["method=simgcd"], ["method=sptnet"]], "the runs differ in method."),
     ],

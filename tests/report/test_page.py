@@ -59,7 +59,17 @@ from sptnet.report.page_age import has_model_pictures, tell_page
 from sptnet.report.tsne import embed_2d
 from sptnet.results.categories import Category, describe_categories
 from sptnet.results.edits.choose_count import ensure_clustering
-from sptnet.results.edits.log import Drop, Edit, Merge, Move, Rename, SplitCategory, add_edits, apply_edit, current
+from sptnet.results.edits.log import (
+    Drop,
+    Edit,
+    Merge,
+    Move,
+    Rename,
+    SplitCategory,
+    add_edits,
+    apply_edit,
+    read_edited,
+)
 from sptnet.results.edits.second_choices import second_choices
 from sptnet.results.edits.types import Count
 from sptnet.results.expected_accuracy import ExpectedAccuracy
@@ -289,13 +299,15 @@ def test_large_pictures_have_a_budget_of_their_own(monkeypatch: pytest.MonkeyPat
 
 def test_second_choices_follow_the_edits(tmp_path: Path) -> None:
     run, before = RunFolder(review_run(tmp_path)), read_result(tmp_path / "run")
-    second, certainty = second_choices(run, before, before, [])
+    second, certainty = second_choices(run, read_edited(run.path))
     assert second.tolist() == ((before.category + 1) % 6).tolist()
     assert set(certainty.tolist()) == {0.25}
     edits: list[Edit] = [Merge(("new-2",), "new-1"), Rename("new-3", "eel")]
     add_edits(run.path, edits)
-    result = current(run.path)
-    second, _ = second_choices(run, before, result, edits)
+    edited = read_edited(run.path)
+    assert (edited.edits, edited.before.names) == (edits, before.names)
+    result = edited.result
+    second, _ = second_choices(run, edited)
     names = [None if i < 0 else result.names[i] for i in second]
     assert result.names == ("cat", before.names[1], "new-1", "eel", "new-4")
     assert set(np.array(names)[before.category == 1].tolist()) == {"new-1"}
@@ -305,12 +317,12 @@ def test_second_choices_follow_the_edits(tmp_path: Path) -> None:
 
 def test_runs_without_second_choices_and_other_counts_have_none(tmp_path: Path) -> None:
     older = make_run(tmp_path / "older")
-    assert set(second_choices(RunFolder(older), read_result(older), read_result(older), [])[0].tolist()) == {-1}
+    assert set(second_choices(RunFolder(older), read_edited(older))[0].tolist()) == {-1}
     run = make_run(tmp_path / "new", assessed_result(), guesses=True, seconds=True)
     ensure_clustering(run, read_result(run), 6)
+    assert set(second_choices(RunFolder(run), read_edited(run))[0].tolist()) == {0, 1, 2, 3, 4}
     add_edits(run, [Count(6)])
-    assert set(second_choices(RunFolder(run), read_result(run), read_result(run), [])[0].tolist()) == {0, 1, 2, 3, 4}
-    assert set(second_choices(RunFolder(run), read_result(run), current(run), [Count(6)])[0].tolist()) == {-1}
+    assert set(second_choices(RunFolder(run), read_edited(run))[0].tolist()) == {-1}
 
 
 def test_images_have_a_part_a_truth_and_a_time(tmp_path: Path) -> None:

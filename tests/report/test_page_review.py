@@ -660,8 +660,23 @@ def test_the_page_says_that_it_is_older_and_is_renewed(
         assert page.one("#kept-words").text == (
             "You made 1 edit on an earlier version of this page and did not save it."
         )
+        # Other edits made meanwhile, and taken back, do not replace them.
+        rename(page, "new-3", "heron")
+        page.reload()
+        assert page.edits() == ["rename new-3 to heron"]
+        assert page.one("#kept-words").text == (
+            "1 edit from your last visit is back. It is kept in this browser until you save it. "
+            "You made 1 edit on an earlier version of this page and did not save it."
+        )
+        page.click("#undo")
+        page.reload()
+        assert (page.edits(), page.one("#kept-back").is_displayed()) == ([], True)
+        rename(page, "new-3", "heron")
         page.click("#kept-back")
-        assert page.edits() == ["rename new-2 to seal"]
+        assert page.edits() == ["rename new-2 to seal", "rename new-3 to heron"]
+        page.reload()
+        assert page.edits() == ["rename new-2 to seal", "rename new-3 to heron"]
+        assert not page.one("#kept-back").is_displayed()
         out, err = command(monkeypatch, capsys, "edit", run, "undo")
         assert err == older
     finally:
@@ -675,7 +690,7 @@ def test_saved_edits_are_gone_when_the_page_is_renewed(
     rename(page, "new-1", "otter")
     file = page.save()
     page.reload()
-    assert "You saved them" in page.one("#kept-words").text
+    assert "You saved it" in page.one("#kept-words").text
     try:
         command(monkeypatch, capsys, "edit", run, "apply", file, "--report")
         page.reload()

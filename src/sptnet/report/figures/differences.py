@@ -19,6 +19,7 @@ IGNORED = {
     "views.bank_at_end",
     "training.accumulate",
     "training.checkpointing",
+    "training.track",
 }
 
 

@@ -49,7 +49,6 @@ def page_data(
             "certainty": _rounded(category.mean_certainty),
             "expected": None if expected is None else _rounded(expected[index]),
             "unsorted": int(open_images[members[index]].sum()),
-            "cohesion": _rounded(category.cohesion),
             "nearest": None if category.nearest_known is None else shown_at[category.nearest_known],
             "doubtful": len(category.doubtful),
             "confirmed": sum(result.ids[i] in result.confirmed for i in members[index]),

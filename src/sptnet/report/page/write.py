@@ -22,15 +22,14 @@ from sptnet.report.page_age import PAGE, count_edits, page_mark
 from sptnet.results.assessment import read_expectation
 from sptnet.results.categories import Category, describe_categories, labels_to_check
 from sptnet.results.counts import KeptCounts
-from sptnet.results.edits.log import Count, current, in_force, read_edits
+from sptnet.results.edits.log import Count, current, read_edited
 from sptnet.results.edits.second_choices import second_choices
 from sptnet.results.run_content import EDITS
 from sptnet.results.run_folder import RunFolder
-from sptnet.results.run_result import RunResult, read_result
+from sptnet.results.run_result import RunResult
 from sptnet.runtime.files import write_text_atomically
 from sptnet.runtime.progress import Say, bar, say
 
-NAME = PAGE
 BUDGET = 15_000_000
 LEAST_FOR_PICTURES = 1_000_000
 GENERATOR = "sptnet report"
@@ -68,9 +67,8 @@ def write_report(
     folder = RunFolder(run)
     target = _target(folder, out)
     config, facts, metrics = folder.config(), folder.facts(), folder.metrics()
-    before = read_result(run)
-    edits = in_force(read_edits(run))
-    result = current(run) if edits else before
+    edited = read_edited(run)
+    before, edits, result = edited.before, edited.edits, edited.result
     counts = sorted(result.counts)
     chosen = [edit.n_categories for edit in edits if isinstance(edit, Count)]
     categories = describe_categories(result)
@@ -90,7 +88,7 @@ def write_report(
     shares = expected_shares(result, before, None if chosen else expected)  # other clusters have no expectation
     place = {index: i for i, index in enumerate(display_order(categories))}
     truths = table.truths() if table else {}
-    second = second_choices(folder, before, result, edits)
+    second = second_choices(folder, edited)
     columns = image_facts(result, images, place, *second, truths, file_times(sources))
     data = page_data(result, categories, images, on_map, shares, columns)
     chart = count_chart(folder.estimate_file)
@@ -153,7 +151,7 @@ def _run_data(folder: RunFolder, target: Path) -> dict[str, Any]:
         "state": _digest(log.read_bytes() if log.is_file() else b""),
         "edits": count_edits(folder.path),
         "name": folder.path.absolute().name,
-        "here": target.resolve() == (folder.path / NAME).resolve(),
+        "here": target.resolve() == (folder.path / PAGE).resolve(),
         "commands": COMMANDS,
     }
 
@@ -165,10 +163,10 @@ def _digest(content: bytes) -> str:
 def _target(folder: RunFolder, out: str | Path | None) -> Path:
     """Path of the page; a file that is not such a page is never replaced."""
     if out is None:
-        return folder.path / NAME
+        return folder.path / PAGE
     target = Path(out)
     if target.is_dir():
-        raise Misuse(f"{target} is a folder. Give the file to write with `out`, such as {target / NAME}.")
+        raise Misuse(f"{target} is a folder. Give the file to write with `out`, such as {target / PAGE}.")
     if target.suffix.lower() not in (".html", ".htm"):
         raise Misuse(f"{target} is not the name of a page. Give a file that ends in .html with `out`.")
     if target.exists() and GENERATOR.encode() not in target.read_bytes()[:2_000]:

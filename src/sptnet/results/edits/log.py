@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ __all__ = [
     "Count",
     "Drop",
     "Edit",
+    "EditedRun",
     "Merge",
     "Move",
     "Rename",
@@ -48,6 +50,7 @@ __all__ = [
     "in_force",
     "new_edits_of_file",
     "parse_edit",
+    "read_edited",
     "read_edits",
     "read_edits_file",
     "read_log",
@@ -100,9 +103,24 @@ def _text(file: Path) -> str:
     return read_text(file, "Make it readable.", limit=None, errors="surrogatepass")
 
 
+@dataclass(frozen=True, eq=False)
+class EditedRun:
+    """Result of a run as it was written, the edits that are in force, and the result with them."""
+
+    before: RunResult
+    edits: list[Edit]
+    result: RunResult
+
+
+def read_edited(run_path: str | Path) -> EditedRun:
+    """Read the result of a run, and apply its edits."""
+    before, log = read_result(run_path), read_edits(run_path)
+    return EditedRun(before, in_force(log), _replayed(run_path, before, log))
+
+
 def current(run_path: str | Path) -> RunResult:
     """Read the result of a run with its edits applied."""
-    return _replayed(run_path, read_result(run_path), read_edits(run_path))
+    return read_edited(run_path).result
 
 
 def add_edits(run_path: str | Path, edits: Sequence[Edit]) -> RunResult:

@@ -11,12 +11,12 @@ from sptnet.data.image_file import ImageSource
 from sptnet.data.load import read_image_set
 from sptnet.errors import Misuse
 from sptnet.results.duplicates import positions_of_originals, read_duplicates, with_skipped
-from sptnet.results.edits.log import current, in_force, read_edits
+from sptnet.results.edits.log import read_edited
 from sptnet.results.edits.second_choices import second_choices
 from sptnet.results.export.folders import export_folder
 from sptnet.results.export.table import ImageDetails, search_duplicates, write_csv
 from sptnet.results.run_folder import RunFolder
-from sptnet.results.run_result import RunResult, read_result
+from sptnet.results.run_result import RunResult
 from sptnet.runtime.files import check_new_file, check_outside, write_text_atomically
 
 FORMS = ("csv", "json", "links", "copies", "coco", "imagefolder")
@@ -35,18 +35,18 @@ def export_run(
     run, target = RunFolder(run_path), Path(to)
     settings = run.config().data
     check_outside(target, "to", {"the run": run.path, "the data folder": settings.folder})
-    edited = current(run.path)
-    known = read_duplicates(run, edited.ids)
+    edited = read_edited(run.path)
+    known = read_duplicates(run, edited.result.ids)
     skipped = [duplicate for duplicate in known or () if duplicate.skipped]
-    result = with_skipped(edited, skipped, settings.folder)
+    result = with_skipped(edited.result, skipped, settings.folder)
 
     def pixels() -> Mapping[str, ImageSource]:
         image_set = read_image_set(run.config().data)
         return dict(zip(image_set.ids, image_set.sources, strict=True))
 
     def details() -> ImageDetails:
-        second = second_choices(run, read_result(run.path), edited, in_force(read_edits(run.path)))
-        rows = np.concatenate([np.arange(len(edited)), positions_of_originals(edited, skipped)])
+        second = second_choices(run, edited)
+        rows = np.concatenate([np.arange(len(edited.result)), positions_of_originals(edited.result, skipped)])
         duplicates = None if known is None else {duplicate.image: duplicate.original for duplicate in known}
         if duplicates is None and settings.source == "folder" and not quick:
             duplicates = search_duplicates(result)
