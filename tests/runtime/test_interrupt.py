@@ -125,6 +125,47 @@ def test_a_process_that_dies_before_the_signal_arrives(monkeypatch, message):
     assert caught.value.number == signal.SIGTERM
 
 
+@pytest.fixture
+def raising_for_children():
+    """Torch's handler raises an error for a worker that has ended, wherever the program is."""
+
+    def handler(number, frame):
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Terminated.")
+
+    before = signal.signal(signal.SIGCHLD, handler)
+    yield handler
+    signal.signal(signal.SIGCHLD, before)
+
+
+def a_child_ends():
+    os.kill(os.getpid(), signal.SIGCHLD)
+    sum(range(1000))
+
+
+def test_workers_that_end_after_the_signal_raise_no_error_in_its_clean_up(raising_for_children, monkeypatch):
+    cleaned_up = []
+    with pytest.raises(Interrupted) as caught, noted_interrupts(STOP_SIGNALS, second_ends=True), noted_interrupts():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            sum(range(1000))
+        finally:
+            a_child_ends()
+            cleaned_up.append(True)
+    assert cleaned_up and caught.value.number == signal.SIGTERM
+    assert signal.getsignal(signal.SIGCHLD) is raising_for_children, "after the stop all is as before"
+    monkeypatch.setattr(interrupt, "SAME_STOP", 0.0)
+    with pytest.raises(RuntimeError, match="DataLoader worker"), noted_interrupts():
+        a_child_ends()
+
+
+def test_a_signal_is_awaited_once_per_error(monkeypatch):
+    waits = []
+    monkeypatch.setattr(interrupt.time, "sleep", waits.append)
+    with pytest.raises(RuntimeError), noted_interrupts(STOP_SIGNALS), noted_interrupts(), noted_interrupts():
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+    assert waits == [interrupt.SAME_STOP]
+
+
 def in_a_child(later, environment=()):
     """End of a process that gets SIGTERM twice, `later` seconds apart as its clock says."""
     child = os.fork()

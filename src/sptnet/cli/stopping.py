@@ -70,9 +70,10 @@ def _visible_arguments() -> Iterator[None]:
 
 @contextmanager
 def keeping(what: str) -> Iterator[None]:
-    """Add a sentence about what is kept to a KeyboardInterrupt."""
+    """Add a sentence about what is kept to a KeyboardInterrupt, and to an error that a signal has caused."""
     try:
-        yield
+        with noted_interrupts():
+            yield
     except KeyboardInterrupt as interrupt:
         raise Interrupted(what, signal_of(interrupt)) from None
 
@@ -80,6 +81,10 @@ def keeping(what: str) -> Iterator[None]:
 @contextmanager
 def resumable(verb: str, out: Path) -> Iterator[None]:
     """Add the command that resumes the run in `out` to a KeyboardInterrupt."""
-    resume = shell_line(["sptnet", verb, "--resume", "--out", str(out)])
-    with keeping(f"the last whole epoch is kept. Resume with: {resume}"):
+    with keeping(f"whole epochs are kept. Resume with: {resuming(verb, out)}"):
         yield
+
+
+def resuming(verb: str, out: Path) -> str:
+    """Return the command that resumes the run in `out`."""
+    return shell_line(["sptnet", verb, "--resume", "--out", str(out)])

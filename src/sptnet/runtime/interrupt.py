@@ -3,6 +3,9 @@
 Python drops an exception that a signal handler raises inside a destructor or the clean-up after a fork, and training
 with worker processes runs such code every epoch. The handler therefore also notes the signal, and the training loop
 checks the note at every step.
+
+Workers that end with the same signal make torch raise an error wherever the program is, also where it is about to say
+what is kept. From the first signal on, the end of a worker is therefore no error.
 """
 
 import os
@@ -42,11 +45,16 @@ class _Note:
         self.second_ends = second_ends
         self.number: int | None = None
         self.at = 0.0
+        self.awaited: Exception | None = None
+        """Error after which a signal has been waited for."""
+        self.of_children: Callable[..., object] | None = None
+        """Handler of SIGCHLD that is set aside."""
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Note the signal and raise `Interrupted`, or end the process at a second signal."""
         if self.number is None or not self.second_ends:
             self.number, self.at = number, time.monotonic()
+            self._leave_children_alone()
             raise Interrupted(number=number)
         # torchrun passes on every signal that its processes have got already, and ends them itself if they hang.
         if time.monotonic() - self.at > SAME_STOP and "TORCHELASTIC_RUN_ID" not in os.environ:
@@ -57,6 +65,25 @@ class _Note:
         """Raise if a signal has been noted."""
         if self.number is not None:
             raise Interrupted(number=self.number)
+
+    def await_signal(self, error: Exception) -> None:
+        """Give the signal that may be behind an error the time to arrive, once per error."""
+        if self.number is None and self.awaited is not error:
+            self.awaited = error
+            time.sleep(SAME_STOP)
+
+    def _leave_children_alone(self) -> None:
+        """Set torch's handler of SIGCHLD aside, which raises an error for each worker that has ended."""
+        handler = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
+        if callable(handler):
+            self.of_children = handler
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+    def restore(self) -> None:
+        """Put the handler of SIGCHLD back."""
+        if self.of_children is not None:
+            signal.signal(signal.SIGCHLD, self.of_children)
+            self.of_children = None
 
 
 _active: _Note | None = None
@@ -87,7 +114,7 @@ def noted_interrupts(
         # Signals reach workers and other ranks too: their end may be noticed before a dropped interrupt is, or even
         # before the signal arrives here.
         if (before or note is outer) and any(words in str(error) for words in _LOST):
-            time.sleep(SAME_STOP)
+            note.await_signal(error)
         if note.number is not None:
             raise Interrupted(number=note.number) from None
         raise
@@ -95,3 +122,5 @@ def noted_interrupts(
         _active = outer
         for number, old in before.items():
             signal.signal(number, old)
+        if before:
+            note.restore()
