@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from sptnet.data.image_file import (
     check_image,
     decoded,
     find_images,
+    not_enough_memory,
     read_image,
     read_reduced,
 )
@@ -532,3 +534,31 @@ def test_no_memory_for_a_thread_is_told_as_such(monkeypatch):
     monkeypatch.setattr("threading.Thread.start", refuse)
     with pytest.raises(MemoryError, match="can't start new thread"):
         list(in_threads(str, [1, 2]))
+
+
+@pytest.mark.parametrize("size", [(3000, 1), (1, 3000), (10020, 20)])
+def test_an_image_like_a_thread_is_unreadable(tmp_path: Path, size: tuple[int, int]) -> None:
+    """With its short side enlarged to that of a view, it would fill the memory."""
+    path = tmp_path / "thread.png"
+    Image.new("RGB", size).save(path)
+    reason = f"too elongated ({size[0]} x {size[1]} pixels; at most 500 : 1)"
+    problem = check_image(path, "thread.png")
+    assert problem is not None and problem.reason == reason
+    for source in (path, Image.new("RGB", size), np.zeros((size[1], size[0]), np.uint8)):
+        with pytest.raises(UnreadableImage, match=re.escape(reason)):
+            read_image(source)
+
+
+@pytest.mark.parametrize("size", [(10000, 20), (1, 500), (1, 1)])
+def test_a_long_image_is_read(tmp_path: Path, size: tuple[int, int]) -> None:
+    Image.new("RGB", size).save(tmp_path / "long.png")
+    assert check_image(tmp_path / "long.png", "long.png") is None
+    assert read_image(tmp_path / "long.png").size == size
+
+
+def test_memory_that_torch_does_not_get_is_a_reason() -> None:
+    says = "[enforce fail at alloc_cpu.cpp] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 7 bytes"
+    with pytest.raises(UnreadableImage, match=r"not enough memory \(3 x 4 pixels\)"), not_enough_memory("a", (3, 4)):
+        raise RuntimeError(says)
+    with pytest.raises(RuntimeError, match="something else"), not_enough_memory("a", (3, 4)):
+        raise RuntimeError("something else")

@@ -325,3 +325,19 @@ def test_an_image_listed_twice_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     with pytest.raises(Misuse, match="overlap or leave images out"):
         read_split(path, GIVEN)
+
+
+@pytest.mark.parametrize("moved_to", ["unlabelled", "holdout"])
+def test_a_known_class_without_a_labelled_image_is_refused(tmp_path: Path, moved_to: str) -> None:
+    """Clusterings number the classes by their labelled images, so one without any would shift all names."""
+    image_set = image_set_of([0, 0, 0, 0, 1, 1, 1, 1, 2, 2])
+    split, path = make_split(image_set, 2, labelled_share=0.5), tmp_path / "split.json"
+    write_split(split, image_set, path)
+    assert read_split(path, image_set).classes == split.classes
+    content = json.loads(path.read_text())
+    of_ant = [name for name in content["labelled"] if int(name[0]) < 4]
+    content["labelled"] = [name for name in content["labelled"] if name not in of_ant]
+    content[moved_to] += of_ant
+    path.write_text(json.dumps(content))
+    with pytest.raises(Misuse, match=r"no training image of ant is labelled.*move the class to `new_classes`"):
+        read_split(path, image_set)

@@ -57,6 +57,9 @@ _UPRIGHT = {
 }
 _warning_filters = threading.Lock()
 
+MOST_ELONGATED = 500
+"""Largest ratio of the sides of an image; with the short side at the size of a view, others would fill the memory."""
+
 MEMORY = Budget(2**30)
 """Bytes that decoding may take at once, in all threads of a process."""
 # Bytes per pixel in Pillow: of an image as stored, of modes with fewer than four; of an RGB image; and of what a
@@ -105,10 +108,14 @@ def decoded(path: Path, name: str, least: int | None = None) -> Iterator[tuple[I
 
 def _read(source: ImageSource | str, least: int | None, convert: Convert[T]) -> T:
     if isinstance(source, np.ndarray):
-        return convert(array_to_image(source), None)
+        from_array = array_to_image(source)
+        with _unreadable_as("in memory"):
+            _refuse_elongated(from_array.size)
+        return convert(from_array, None)
     if isinstance(source, Image.Image):
         name = str(getattr(source, "filename", "") or "in memory")
         with _unreadable_as(name), not_enough_memory(name, source.size):
+            _refuse_elongated(source.size)
             return _upright(source, convert)
     if isinstance(source, str | Path):
         with _converted(Path(source), str(source), least, convert) as (image, _):
@@ -121,6 +128,7 @@ def _converted(path: Path, name: str, least: int | None, convert: Convert[T]) ->
     with ExitStack() as held:
         with _unreadable_as(name), _opened(path) as image:
             size = image.size
+            _refuse_elongated(size)
             _reduce_scale(image, least)
             held.enter_context(MEMORY.reserved(_bytes_to_decode(image, size)))
             with not_enough_memory(name, size):
@@ -173,8 +181,15 @@ def not_enough_memory(name: str, size: tuple[int, int]) -> Iterator[None]:
     """Turn a MemoryError in the context into an `UnreadableImage`; `size` is the (width, height) of the image."""
     try:
         yield
-    except MemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):  # torch raises RuntimeError
+            raise
         raise UnreadableImage(name, f"not enough memory ({size[0]} x {size[1]} pixels)") from error
+
+
+def _refuse_elongated(size: tuple[int, int]) -> None:
+    if 0 < MOST_ELONGATED * min(size) < max(size):
+        raise UnusableImage(f"too elongated ({size[0]} x {size[1]} pixels; at most {MOST_ELONGATED} : 1)")
 
 
 def _bytes_to_decode(image: Image.Image, size: tuple[int, int]) -> int:

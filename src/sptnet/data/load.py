@@ -175,14 +175,15 @@ def resolve_n_categories(asked: int | None, factor: float, split: Split) -> int:
         )
     n_categories = round(factor * len(split.classes)) if asked is None else asked
     if n_categories < split.n_known:
-        name = "n_categories" if asked is not None else f"category_factor {factor:g} times {len(split.classes)}"
+        name = "`n_categories`" if asked is not None else f"category_factor {factor:g} times {len(split.classes)}"
         raise Misuse(
             f"{name} is {n_categories}, but {split.n_known} categories are known already. "
             f"Give at least {split.n_known}: the known ones plus those to discover."
         )
-    if n_categories > len(split.target):
-        name = "n_categories" if asked is not None else f"category_factor {factor:g} times {len(split.classes)}"
+    if n_categories > len(split.training):
+        name = "`n_categories`" if asked is not None else f"category_factor {factor:g} times {len(split.classes)}"
         raise Misuse(
-            f"{name} is {n_categories:.12g}, but there are only {len(split.target)} images. Give at most that many."
+            f"{name} is {n_categories:.12g}, but there are only {len(split.training)} training images. "
+            "Give at most that many."
         )
     return n_categories

@@ -119,20 +119,20 @@ def fingerprint(image_set: ImageSet, version: int = WHOLE_FILES) -> str:
     add(image_set.test.tobytes())
     files = [(id_, s) for id_, s in zip(image_set.ids, image_set.sources, strict=True) if isinstance(s, Path)]
     ids, paths = [id_ for id_, _ in files], [path for _, path in files]
-    contents = map(_ends, ids, paths) if version == BY_ENDS else ([d] for d in in_threads(_digest, ids, paths))
+    contents = map(_ends, ids, paths) if version == BY_ENDS else ([d] for d in in_threads(file_digest, paths, ids))
     for source in image_set.sources:
         for part in next(contents) if isinstance(source, Path) else _pixels(source):
             add(part)
     return digest.hexdigest()
 
 
-def _digest(id_: str, path: Path) -> bytes:
-    """Digest of a whole file."""
+def file_digest(path: Path, name: str) -> bytes:
+    """Digest of a whole file; `name` is used in errors."""
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").digest()
     except OSError as error:
-        raise UnreadableImage(id_, reason_for(error)) from error
+        raise UnreadableImage(name, reason_for(error)) from error
 
 
 def _pixels(source: npt.NDArray[Any] | Image.Image) -> list[bytes]:

@@ -55,7 +55,19 @@ def read_split(path: Path | str, image_set: ImageSet) -> Split:
             f"the split {path} does not fit the labels of {image_set.name}. "
             "Restore the labels that the split was made for, or make a new split."
         )
+    lacking = np.flatnonzero(np.bincount(target[parts["labelled"]], minlength=n_known) == 0)
+    if len(lacking):
+        raise Misuse(
+            f"in the split {path} no training image of {listed([classes[i] for i in lacking])} is labelled, but the "
+            "class is to be known. List one under `labelled`, or move the class to `new_classes`."
+        )
     return Split(classes=classes, n_known=n_known, target=target, **parts)
+
+
+def labelled_ids(path: Path) -> set[str]:
+    """Return the ids of the images whose labels a run was given, from its `split.json`."""
+    content = _split_content(path)
+    return {*content["labelled"], *content["holdout"]}
 
 
 def _split_content(path: Path) -> dict[str, list[str]]:

@@ -227,13 +227,13 @@ def test_files_with_the_same_bytes_are_grouped(tmp_path: Path) -> None:
 
 def test_only_files_of_equal_size_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    digest = duplicates._digest
+    digest = duplicates.file_digest
 
     def noted(file: Path, name: str) -> bytes:
         read.append(name)
         return digest(file, name)
 
-    monkeypatch.setattr(duplicates, "_digest", noted)
+    monkeypatch.setattr(duplicates, "file_digest", noted)
     totals: list[int] = []
 
     def track(items: Iterable[Any], total: int) -> Iterable[Any]:

@@ -5,7 +5,6 @@ pixel. The bits are signs of the lowest frequencies; saving an image again at an
 them.
 """
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,8 +15,8 @@ import numpy.typing as npt
 from jaxtyping import Bool, Float, Int64, UInt8, UInt64
 from PIL import Image
 
-from sptnet.data.image_file import UnreadableImage, decoded, reason_for
-from sptnet.data.readable import in_threads, no_display
+from sptnet.data.image_file import UnreadableImage, decoded
+from sptnet.data.readable import file_digest, in_threads, no_display
 
 SIDE = 16
 REDUCED_SIDE = 4 * SIDE
@@ -48,7 +47,7 @@ def same_bytes(
 ) -> list[DuplicateGroup]:
     """Groups of positions of files with the same bytes; only files of equal size are read."""
     candidates = [i for group in _groups(sizes) for i in group]
-    digests = in_threads(_digest, [files[i] for i in candidates], [names[i] for i in candidates])
+    digests = in_threads(file_digest, [files[i] for i in candidates], [names[i] for i in candidates])
     equal = _groups(list(track(digests, total=len(candidates))))
     return sorted(tuple(sorted(candidates[i] for i in group)) for group in equal)
 
@@ -226,11 +225,3 @@ def _groups(keys: Sequence[Key]) -> list[DuplicateGroup]:
     for i, key in enumerate(keys):
         positions[key].append(i)
     return [tuple(group) for group in positions.values() if len(group) > 1]
-
-
-def _digest(file: Path, name: str) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").digest()
-    except OSError as error:
-        raise UnreadableImage(name, reason_for(error)) from error

@@ -60,8 +60,8 @@ def _labels(check: FolderCheck) -> Iterator[Finding]:
         yield Finding(
             "one category",
             f"only the category {printable(labelled[0].name)} has labels, so they show neither how categories differ "
-            "nor how fine they are: the images are clustered, and their number is a guess. Label a second category, or "
-            "give the number with `n_categories=N`.",
+            "nor how fine they are: their number is a guess, and the images are clustered unless you choose a method. "
+            "Label a second category, or give the number with `n_categories=N`.",
         )
 
 
