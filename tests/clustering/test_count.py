@@ -14,7 +14,7 @@ from sklearn.metrics import silhouette_score
 from helpers.rounding import DOUBLE, assert_same
 from sptnet.clustering import count as count_module
 from sptnet.clustering import count_evidence, count_search
-from sptnet.clustering.count import CountEstimate, estimate_n_categories
+from sptnet.clustering.count import CountEstimate, estimate_n_categories, random_sample
 from sptnet.clustering.count_evidence import (
     GrowingClusters,
     Pairs,
@@ -343,6 +343,7 @@ X0, Y0 = blobs(4, 2, each=6)
         ({"y": np.arange(24) % 3}, "every point is labelled, so the categories are the 3 known ones. Give -1"),
         ({"y": Y0[:5]}, "y has the shape .5,. but X has 24 points"),
         ({"min_categories": 1}, "min_categories is 1, but y names 2 known classes. Give at least 2"),
+        ({"y": np.full(24, -1), "min_categories": 0}, "min_categories is 0. Give at least 1"),
         ({"max_categories": 1}, "max_categories is 1, less than the smallest count 2. Give at least 2"),
         ({"min_categories": 9, "max_categories": 5}, "max_categories is 5, less than the smallest count 9"),
         ({"max_categories": 25}, "max_categories is 25, but there are 24 points. Give at most 24"),
@@ -399,3 +400,31 @@ def test_clusters_grow_from_smaller_solutions(monkeypatch: pytest.MonkeyPatch) -
     inertias = [clusters.cluster(k)[1] for k in (4, 8, 6)]
     assert added == [(0, 4), (4, 4), (4, 2)]
     assert inertias[0] > inertias[2] > inertias[1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_classes_that_a_sample_misses_add_two_points_each_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """All labelled points would change the share of the known classes, and one per class is too few to learn from."""
+    monkeypatch.setattr(count_module, "MOST_POINTS", 100)
+    ranks = np.r_[np.repeat([0, 1], 2), np.full(40, 2), np.full(400, -1)]
+    for state in (np.random.RandomState(seed), np.random.RandomState(seed + 100)):
+        chosen = random_sample(ranks, state)
+        assert len(np.unique(chosen)) == len(chosen) and (np.diff(chosen) > 0).all()
+        assert (np.bincount(ranks[chosen][ranks[chosen] >= 0], minlength=3) >= 2).all()
+        assert 100 <= len(chosen) <= 104
+    drawn = np.sort(np.random.RandomState(seed).permutation(len(ranks))[:100])
+    assert set(drawn) <= set(random_sample(ranks, np.random.RandomState(seed)))
+    whole = np.r_[np.repeat([0, 1], 30), np.full(30, -1)]
+    assert np.array_equal(random_sample(whole, np.random.RandomState(seed)), np.arange(90))
+
+
+def test_few_labels_among_many_points_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(count_module, "MOST_POINTS", 100)
+    points, y = blobs(each=60)
+    labels = np.full(len(y), -1)
+    for known in (0, 1):
+        labels[np.flatnonzero(y == known)[:2]] = known
+    for seed in range(4):
+        assert 2 <= estimate_n_categories(points, labels, random_state=seed, n_repeats=1).n_categories <= 60

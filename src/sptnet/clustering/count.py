@@ -32,6 +32,7 @@ from sptnet.errors import Misuse
 MOST_CATEGORIES = 1000
 LEAST_POINTS_EACH = 4  # mean number of points per category at the default max_categories
 LEAST_UNLABELLED = 2  # default min_categories without known classes
+LEAST_LABELLED = 2  # points per known class that a sample contains
 DIMENSIONS = 64
 STARTS = 10  # k-means starts per count for "brent", summed over all repeats
 
@@ -80,8 +81,8 @@ def estimate_n_categories(
 
     Methods:
     "share" finds the count at which the known classes hold as large a share of the points as of the clusters, measured
-    in three ways on at most 4,000 points. The less the clusters match the known classes, the more it departs from
-    "balance". The score of a count is its plausibility.
+    in three ways on at most 4,000 points, and at least two labelled ones per class. The less the clusters match the
+    known classes, the more it departs from "balance". The score of a count is its plausibility.
     "balance" finds the count at which clusters are as fine as the known classes: pairs of labelled points are separated
     as often as they are merged. The silhouette, as a share of its maximum, is added to the score. The search goes up
     from the smallest count until clusters are clearly too fine, then tries more counts near the best one. The estimate
@@ -141,9 +142,7 @@ def estimate_by_share(
     points: Floats, ranks: Counts, low: int, high: int, random: np.random.RandomState, balanced: CountEstimate
 ) -> CountEstimate:
     """Combine the estimate by balance with the share of the known classes, on a sample of many points."""
-    chosen = np.sort(random.permutation(len(points))[:MOST_POINTS])
-    if len(np.unique(ranks[chosen])) < len(np.unique(ranks)):
-        chosen = np.union1d(chosen, np.flatnonzero(ranks >= 0))  # every known class is needed
+    chosen = random_sample(ranks, random)
     evidence = share_evidence(points[chosen], ranks[chosen], low, high, int(random.randint(2**31 - 1)))
     accuracy = next(trial.labelled_accuracy for trial in balanced.curve if trial.n_categories == balanced.n_categories)
     counts = combine(evidence, balanced.n_categories, accuracy or 0.0, int(ranks.max()) + 1)
@@ -152,6 +151,15 @@ def estimate_by_share(
     curve = [replace(trial, score=counts.plausibility(trial.n_categories)) for trial in balanced.curve]
     interval = min(n_categories, max(low, least)), max(n_categories, min(high, most))
     return CountEstimate(n_categories, interval, curve, "share")
+
+
+def random_sample(ranks: Counts, random: np.random.RandomState) -> Counts:
+    """Draw points, and add labelled ones of classes with fewer than two in the sample; the shares hardly change."""
+    order = random.permutation(len(ranks))
+    labelled = order[ranks[order] >= 0]
+    by_class = labelled[ranks[labelled].argsort(kind="stable")]
+    first = np.searchsorted(ranks[by_class], ranks[by_class])
+    return np.union1d(order[:MOST_POINTS], by_class[np.arange(len(by_class)) - first < LEAST_LABELLED])
 
 
 def make_estimate(curve: Curve, scores: Scores, choice: Choice, method: str) -> CountEstimate:
@@ -192,8 +200,9 @@ def checked_range(low: Any, high: Any, ranks: Counts) -> tuple[int, int]:
     n_points, n_known = len(ranks), int(ranks.max()) + 1
     low = (n_known or min(LEAST_UNLABELLED, n_points)) if low is None else low
     high = max(low, min(MOST_CATEGORIES, n_points // LEAST_POINTS_EACH)) if high is None else high
-    if low < n_known:
-        raise Misuse(f"min_categories is {low}, but y names {n_known} known classes. Give at least {n_known}.")
+    if low < max(1, n_known):
+        named = f", but y names {n_known} known classes" if n_known else ""
+        raise Misuse(f"min_categories is {low}{named}. Give at least {max(1, n_known)}.")
     if high < low:
         raise Misuse(f"max_categories is {high}, less than the smallest count {low}. Give at least {low}.")
     if high > n_points:

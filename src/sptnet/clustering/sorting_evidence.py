@@ -17,8 +17,8 @@ from sptnet.metrics import contingency
 NEIGHBOURS = 10
 REPEATS = 8
 HIDDEN = 1 / 3  # share of the known classes, and of the labels of the others, that a repeat does not see
-MOST_POINTS = 5000  # that a repeat clusters, and among which neighbours are searched
-ROWS_AT_ONCE = 2048
+MOST_POINTS = 5000  # of a sample, to which all labelled points are added
+COSINES_AT_ONCE = 2**23
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
@@ -62,8 +62,9 @@ def neighbour_share(points: npt.NDArray[np.float32], categories: Ids, sample: Id
     place = np.full(len(points), -1)
     place[sample] = np.arange(len(sample))
     shares = []
-    for start in range(0, len(points), ROWS_AT_ONCE):
-        rows = np.arange(start, min(start + ROWS_AT_ONCE, len(points)))
+    step = max(1, COSINES_AT_ONCE // len(sample))
+    for start in range(0, len(points), step):
+        rows = np.arange(start, min(start + step, len(points)))
         cosines = points[rows] @ points[sample].T
         inside = place[rows] >= 0
         cosines[np.flatnonzero(inside), place[rows][inside]] = -np.inf  # a point is not its own neighbour
