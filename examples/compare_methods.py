@@ -35,7 +35,7 @@ def main() -> None:
             found = discoverer.fit_predict(images, labels)
             score = split_accuracy(truth[hidden], found[hidden], range(5))
             scores.append([score.all, score.old, score.new])
-        mean, spread = np.mean(scores, axis=0), np.std(scores, axis=0)
+        mean, spread = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=min(1, len(scores) - 1))
         numbers = zip(("All", "Old", "New"), mean, spread, strict=True)
         print(f"{method:8}", "  ".join(f"{name} {100 * m:.1f} ± {100 * s:.1f}" for name, m, s in numbers))
 

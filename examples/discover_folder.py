@@ -18,7 +18,7 @@ from sptnet import CategoryDiscoverer
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, help="sub-folders name known categories; digits if not given")
-    parser.add_argument("--method", default="auto", help="auto, sptnet, simgcd, gcd or kmeans")
+    parser.add_argument("--method", default="auto", help="auto, or a method such as sptnet, orca or kmeans")
     parser.add_argument("--categories", default="auto", help="number of known and new categories, or auto")
     parser.add_argument("--minutes", type=float, help="time limit")
     parser.add_argument("--out", type=Path, help="run directory to write")

@@ -24,6 +24,7 @@ from helpers.loops import (
 )
 from helpers.rounding import DOUBLE, SINGLE
 from sptnet.losses import (
+    cross_entropy,
     gcd_loss,
     info_nce,
     mean_entropy_gap,
@@ -592,3 +593,18 @@ def test_gradient_steps_reduce_the_gcd_loss():
             projections -= gradients[1]
     assert totals[-1] < 0.8 * totals[0]
     assert cross_entropies[-1] < 0.8 * cross_entropies[0]
+
+
+def test_an_empty_batch_costs_nothing():
+    nothing = torch.zeros(0, 4, dtype=torch.float64, requires_grad=True)
+    losses = (
+        mean_entropy_gap(nothing),
+        self_distillation(nothing, 0.1, 0.05),
+        cross_entropy(nothing, torch.zeros(0, dtype=torch.int64), 0.1),
+        info_nce(nothing),
+        supervised_contrastive(nothing, torch.zeros(0, dtype=torch.int64)),
+    )
+    for loss in losses:
+        assert loss.item() == 0
+        loss.backward()
+    assert nothing.grad.shape == (0, 4)

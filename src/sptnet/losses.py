@@ -1,8 +1,9 @@
 """Loss functions of projections and logits.
 
-Rows are the first views of all images, then the second views. Logits are plain cosines; the losses apply the
-temperatures. The formulas follow the published code, which produced the published results; `docs/method.md` lists the
-differences from the text of the paper. All losses are computed in float32 or float64, whatever the input's dtype.
+Rows are the first views of all images, then the second views. Logits are those of the head, plain cosines if it has
+prototypes; the losses apply the temperatures. The formulas follow the published code, which produced the published
+results; `docs/method.md` lists the differences from the text of the paper. All losses are computed in float32 or
+float64, whatever the input's dtype.
 """
 
 import math
@@ -82,13 +83,22 @@ def supervised_contrastive(
     return -((log_p * positive).sum(1) / positive.sum(1)).mean()
 
 
+def swapped_prediction(
+    logits: Float[Tensor, "2b k"], targets: Float[Tensor, "2b k"], temperature: float = STUDENT_TEMPERATURE
+) -> Scalar:
+    """Cross-entropy of each view against the detached target of the other view; zero for an empty batch."""
+    logits = at_least_float32(logits)
+    if len(logits) == 0:
+        return logits.sum()
+    log_p = F.log_softmax(logits / temperature, dim=1)
+    one, two = targets.detach().to(log_p.dtype).chunk(2)
+    return -(torch.cat([two, one]) * log_p).sum(1).mean()
+
+
 def self_distillation(logits: Float[Tensor, "2b k"], student_temperature: float, teacher_temperature: float) -> Scalar:
     """L_cls^un: cross-entropy of each view against the sharpened, detached prediction of the other view."""
-    logits = at_least_float32(logits)
-    log_p = F.log_softmax(logits / student_temperature, dim=1)
-    teacher_one, teacher_two = F.softmax(logits.detach() / teacher_temperature, dim=1).chunk(2)
-    targets = torch.cat([teacher_two, teacher_one])
-    return -(targets * log_p).sum(1).mean()
+    sharp = F.softmax(at_least_float32(logits.detach()) / teacher_temperature, dim=1)
+    return swapped_prediction(logits, sharp, student_temperature)
 
 
 def cross_entropy(logits: Float[Tensor, "2b k"], labels: Int[Tensor, " b"], temperature: float) -> Scalar:
@@ -100,8 +110,14 @@ def cross_entropy(logits: Float[Tensor, "2b k"], labels: Int[Tensor, " b"], temp
 
 
 def mean_entropy_gap(logits: Float[Tensor, "2b k"], temperature: float = STUDENT_TEMPERATURE) -> Scalar:
-    """log K - H(mean prediction): zero if the batch uses all categories equally; minimising it maximises Delta."""
-    log_p = F.log_softmax(at_least_float32(logits) / temperature, dim=1)
+    """log K - H(mean prediction): zero if the batch uses all categories equally; minimising it maximises Delta.
+
+    Zero for an empty batch.
+    """
+    logits = at_least_float32(logits)
+    if len(logits) == 0:
+        return logits.sum()
+    log_p = F.log_softmax(logits / temperature, dim=1)
     log_mean = torch.logsumexp(log_p, dim=0) - math.log(len(log_p))
     return math.log(log_p.shape[1]) + (log_mean.exp() * log_mean).sum()
 

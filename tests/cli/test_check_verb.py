@@ -231,7 +231,7 @@ def test_check_has_the_options_of_discover() -> None:
         (
             {"cat": 1, "unlabelled": 2},
             ["--categories", "4"],
-            "n_categories is 4, but there are only 3 images.",
+            "--categories is 4, but there are only 3 training images.",
         ),
         ({"cat": 1, "unlabelled": 1}, ["--method", "kmeans", "--categories", "2"], "there is only 1 unlabelled image."),
         ({"cat": 1, "dog": 1, "unlabelled": 3}, ["--categories", "1"], "but 2 categories are known already."),

@@ -312,7 +312,7 @@ def test_an_image_of_one_pixel_is_an_image(tmp_path: Path, call: Call) -> None:
     data = paint(tmp_path / "d", crow=5, owl=5, unlabelled=5)
     Image.new("RGB", (1, 1), "red").save(data / "crow" / "0.png")
     Image.new("L", (1, 200)).save(data / "unlabelled" / "0.png")
-    settings = sets(n_categories=3, **{"sptnet.epochs": 1, "sptnet.k": 1})
+    settings = sets(n_categories=3, **{"sptnet.epochs": 1, "sptnet.strategy": "end-to-end"})
     assert call("train", "sptnet", "--data", data, "--out", tmp_path / "run", *settings).code == 0
     assert len(rows_of((tmp_path / "run" / "predictions.csv").read_text(encoding="utf-8"))) == 15
 
@@ -320,7 +320,7 @@ def test_an_image_of_one_pixel_is_an_image(tmp_path: Path, call: Call) -> None:
 def test_few_unreadable_images_are_skipped_and_counted(tmp_path: Path, call: Call) -> None:
     data = paint(tmp_path / "d", crow=5, owl=5, unlabelled=5)
     (data / "crow" / "0.png").write_bytes(b"no image")
-    settings = sets(n_categories=3, **{"sptnet.epochs": 1, "sptnet.k": 1, "data.max_unreadable": 0.1})
+    settings = sets(n_categories=3, **{"sptnet.epochs": 1, "sptnet.strategy": "end-to-end", "data.max_unreadable": 0.1})
     answer = call("train", "sptnet", "--data", data, "--out", tmp_path / "run", *settings)
     assert answer.code == 0
     assert "skipped crow/0.png: not an image" in answer.err

@@ -210,7 +210,7 @@ def test_a_missing_labels_file_is_refused(tmp_path: Path, train: Call) -> None:
 
 
 def test_the_number_of_categories_must_make_sense(train: Call) -> None:
-    refused(train("--set", "n_categories=1"), "n_categories is 1, but 2 categories are known", "at least 2")
+    refused(train("--set", "n_categories=1"), "`n_categories` is 1, but 2 categories are known", "at least 2")
     refused(train("--set", "n_categories=none"), "how many categories", "2 are known", "--set n_categories=")
 
 

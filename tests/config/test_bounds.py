@@ -109,6 +109,10 @@ def test_endless_values_stay_text() -> None:
             "bottleneck and gcd.output make a head of",
         ),
         (
+            {"method": "mugcd", "gcd.output": 2**18, "head.bottleneck": 4096},
+            "bottleneck and gcd.output make a head of",
+        ),
+        (
             {"method": "simgcd", "head.hidden": 16384, "head.bottleneck": 16384},
             "head.bottleneck make a head of",
         ),
@@ -137,7 +141,10 @@ def test_many_unknown_keys_are_explained_in_part() -> None:
         ({"epochs": 10**9}, "epochs: input should be less than or equal to 1000000. Got 1000000000."),
         ({"n_categories": 10**9}, "n_categories: input should be less than or equal to 1000000"),
         ({"settings": {"simgcd.learning_rate": math.nan}}, "simgcd.learning_rate: input should be a finite number"),
-        ({"n_categories": 1000}, "n_categories is 1000, but there are only 20 images. Give at most that many."),
+        (
+            {"n_categories": 1000},
+            "`n_categories` is 1000, but there are only 20 training images. Give at most that many.",
+        ),
     ],
 )
 def test_the_estimator_has_the_same_bounds(changes: dict[str, Any], says: str, digit_folder: Any) -> None:
@@ -154,8 +161,8 @@ def test_the_estimator_has_the_same_bounds(changes: dict[str, Any], says: str, d
     [
         ("views.workers=99999999999", "views.workers: input should be less than or equal to 1024"),
         ("head.hidden=99999999999", "head.hidden: input should be less than or equal to 16384"),
-        ("n_categories=1000000", "n_categories is 1000000, but there are only 60 images."),
-        ("category_factor=1e30", "category_factor 1e+30 times 10 is 1e+31, but there are only 60 images."),
+        ("n_categories=1000000", "`n_categories` is 1000000, but there are only 60 training images."),
+        ("category_factor=1e30", "category_factor 1e+30 times 10 is 1e+31, but there are only 60 training images."),
         ("sskmeans.n_init=99999999999", "sskmeans.n_init: input should be less than or equal to 10000"),
         ("gcd.output=99999999999", "gcd.output: input should be less than or equal to 262144"),
         ("backbone.image_size=100000", "backbone.image_size: input should be less than or equal to 4096"),

@@ -106,6 +106,10 @@ def test_a_plan_is_shown_whatever_exists(call: Call, images: Path, first: Path, 
     assert (again.code, "plan:" in again.out) == (0, True), again.err
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "edits.jsonl"}
     assert after == before
+    with RunFolder(first).lock():
+        answer = call("discover", images, "--out", first, *QUICK, "--dry-run", "--json")
+    refusal = json.loads(answer.out)["refusal"]
+    assert answer.code == 0 and "is being written by process" in refusal, (answer.out, answer.err)
 
 
 def test_without_labels_it_says_that_it_clusters(call: Call, bare: Path, tmp_path: Path) -> None:
@@ -290,7 +294,7 @@ def test_a_stopped_discovery_goes_on(call: Call, images: Path, tmp_path: Path, m
     stopped = call("discover", images, "--out", run, *QUICK, *options)
     assert stopped.code == 130
     go_on = f"sptnet discover --resume --out '{run}'"
-    assert stopped.err.endswith(f"stopped; the last whole epoch is kept. Resume with: {go_on}\n")
+    assert stopped.err.endswith(f"stopped; whole epochs are kept. Resume with: {go_on}\n")
     assert (run / "tokens").is_dir()
     again = call("discover", "--resume", "--out", run, "--no-report")
     assert (again.code, again.err.endswith(f"Resume with: {go_on}\n")) == (130, True)
@@ -446,7 +450,7 @@ def test_new_categories_keep_their_names_in_the_next_round(
         (["IMAGES", "--out", "OUT", "--method", "magic"], "unknown method 'magic'. Use auto or one of:"),
         (["IMAGES", "--out", "OUT", "--minutes", "-1"], "minutes is -1. Give a number above 0."),
         (["IMAGES", "--out", "OUT", "--categories", "many"], "n_categories: "),
-        (["IMAGES", "--out", "OUT", "--categories", "2"], "n_categories is 2, but 3 categories are known already."),
+        (["IMAGES", "--out", "OUT", "--categories", "2"], "--categories is 2, but 3 categories are known already."),
         (["BARE", "--out", "OUT", "--method", "sptnet"], "no image has a label, but SPTNet learns from labels."),
         (["nowhere", "--out", "OUT"], "there is no folder"),
         (["SORTED", "--out", "OUT"], "every image is labelled, so there is nothing to discover. Put the unsorted"),

@@ -375,7 +375,7 @@ def test_known_classes_come_in_order() -> None:
             Y,
             "unknown method 'magic'. Use auto or one of: kmeans, sskmeans, gcd, simgcd, sptnet, rankstats, uno",
         ),
-        ({"n_categories": 2}, X, Y, "n_categories is 2, but 3 categories are known already."),
+        ({"n_categories": 2}, X, Y, "`n_categories` is 2, but 3 categories are known already."),
         ({"n_categories": "many"}, X, Y, "n_categories: "),
         ({"epochs": 0}, X, Y, "`epochs` is 0. Give a whole number of at least 1, or None."),
         ({"minutes": 0}, X, Y, "minutes is 0. Give a number above 0."),

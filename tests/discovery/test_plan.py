@@ -14,10 +14,17 @@ from sptnet.data.load import load_data
 from sptnet.discovery import discover as discovery
 from sptnet.discovery import pace as pace_module
 from sptnet.discovery.discover import Wishes, plan_discovery
-from sptnet.discovery.lengths import EPOCHS_PER_BATCH_IMAGE, LEAST_STEPS, SCHEDULES, STAGES, STEPS_PER_LABEL
+from sptnet.discovery.lengths import (
+    EPOCHS_PER_BATCH_IMAGE,
+    LEAST_STEPS,
+    SCHEDULES,
+    STAGES,
+    STEPS_PER_LABEL,
+    scaled_border,
+)
 from sptnet.discovery.pace import Pace, measure_pace
 from sptnet.discovery.plan import ImageFacts, Plan, after_training, before_training, limit_stages
-from sptnet.discovery.planner import PLANNED, make_plan, scaled_border, with_batch_size
+from sptnet.discovery.planner import PLANNED, make_plan, with_batch_size
 from sptnet.discovery.settings import make_settings
 from sptnet.errors import Misuse
 from sptnet.methods import METHODS, stages_of
@@ -210,6 +217,9 @@ def test_the_reasons_are_sentences_that_name_the_times() -> None:
     assert planned(SMALL, GPU, None, "sptnet").reasons == (
         "SimGCD for 200 epochs, then SPTNet for 1000 epochs, 240 min at most in all. It starts from clusters.",
     )
+    given = frozenset({"head.start"})
+    (told,) = make_plan(auto(SMALL), SMALL, GPU, None, "simgcd", given).reasons
+    assert "clusters" not in told, "the user wants random prototypes"
     assert planned(replace(SMALL, can_try=True), GPU).reasons == (
         "SimGCD for 200 epochs, 240 min at most in all. It starts from clusters. "
         "A trial on hidden labels first shows whether training helps.",
@@ -265,16 +275,19 @@ def test_both_phases_have_their_turns_however_few_steps_there_are(epochs: int, k
 
 def test_what_somebody_has_set_stays() -> None:
     own: dict[str, Any] = {
-        "training": {"batch_size": 50, "evaluate_every": 3},
+        "training": {"batch_size": 50, "certainty": "own", "evaluate_every": 3},
         "views": {"bank": 3},
         "prompt": {"border": 11, "noise": 0.5},
         "sptnet": {"epochs": 7, "counter": "epoch", "k": 3},
         "simgcd": {"epochs": 9, "teacher_warm_up": 4, "backbone_ratio": 0.5},
         "head": {"start": "random", "contrast": "projections"},
-        "gcd": {"epochs": 5},
-        **{system: {"epochs": 4} for system in ("uno", "orca", "promptcal", "promptcal_calibrated", "cipr", "gpc")},
+        "gcd": {"epochs": 5, "learning_rate": 0.2},
+        **{system: {"epochs": 4} for system in ("uno", "orca")},
+        "cipr": {"epochs": 4, "join_classes": False},
+        **{stage: {"epochs": 4, "learning_rate": 0.2} for stage in ("promptcal", "promptcal_calibrated")},
+        "gpc": {"epochs": 4, "split_merge": True, "temperature": 0.5},
         "rankstats": {"epochs": 8, "ramp_up": 3},
-        "dccl": {"epochs": 8, "warm_up": 2, "weight_epochs": 5},
+        "dccl": {"epochs": 8, "warm_up": 2, "weight_epochs": 5, "learning_rate": 0.2},
         "mugcd": {"epochs": 8, "teacher_warm_up": 3},
     }
     config = Config(n_categories="auto").changed(**own)
@@ -366,7 +379,10 @@ def test_the_rest_of_the_settings() -> None:
 def test_the_steps_are_those_that_are_done() -> None:
     known = auto(SMALL).model_copy(update={"n_categories": 7})
     done = [step.what for step in make_plan(known, SMALL, CPU, None, "gcd", report=False).steps]
-    assert done == ["train GCD, 200 epochs", "sort all images"]
+    assert done == ["compute features of all images", "train GCD, 200 epochs", "sort all images"]
+    own = make_plan(known, SMALL, CPU, None, "gcd", {"training.certainty"}, report=False)
+    assert [step.what for step in own.steps] == done[1:], "the model's own certainty takes no features"
+    assert (own.config.training.certainty, planned(SMALL, CPU).config.training.certainty) == ("own", "calibrated")
     done = [step.what for step in make_plan(known, BARE, CPU).steps]
     assert done == ["compute features of all images", "cluster", "write the report"]
     done = [step.what for step in planned(SMALL, CPU, None, "sskmeans").steps]
@@ -379,8 +395,17 @@ def test_the_training_departs_from_the_published_one_as_the_plan_says() -> None:
         assert (config.head.start, config.head.contrast) == ("clusters", "features")
         assert (config.simgcd.backbone_ratio, config.simgcd.entropy_weight) == (0.1, 1.0)
         assert config.simgcd.teacher_warm_up == round(0.15 * config.simgcd.epochs)
-    gcd = planned(SMALL, CPU, None, "gcd").config
-    assert gcd.head == Config().head and gcd.simgcd == Config().simgcd
+    for method in ("gcd", "gpc"):
+        other = planned(SMALL, CPU, None, method).config
+        assert other.head == Config().head and other.simgcd == Config().simgcd
+    for method in ("gcd", "dccl", "promptcal", "mugcd"):
+        other = planned(SMALL, CPU, None, method).config
+        rates = {stage: getattr(other, stage).learning_rate for stage in Config.stage_names()}
+        low = {stage for stage, rate in rates.items() if rate != getattr(Config(), stage).learning_rate}
+        assert low == ({"gcd"} if method == "mugcd" else {name for name in rates if name.startswith(method)})
+        assert {rates[stage] for stage in low} == {0.01}
+    gpc = planned(SMALL, CPU, None, "gpc").config.gpc
+    assert (gpc.split_merge, gpc.temperature, gpc.accept) == (False, 0.1, 0.1)
 
 
 def test_a_trial_takes_its_time_and_only_where_the_plan_chooses() -> None:

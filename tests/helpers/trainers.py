@@ -46,8 +46,8 @@ def in_double(trainer):
 
 def one_step(trainer, phase, number=0):
     """Train one step of a phase; returns the normalised batch, and the result."""
-    batches = trainer.epoch_batches(0)
-    batches.draws = [phase.draws] * len(batches)
+    batches = trainer.stage_batches().of_epoch(0)
+    batches.phases = [phase] * len(batches)
     batch = batches[number]
     return normalised(trainer, batch), trainer.train_step(batch, phase, number)
 

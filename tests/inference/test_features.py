@@ -6,7 +6,9 @@ import torch
 
 from helpers.rounding import SINGLE, assert_differs, assert_same, terms_of
 from sptnet.config import PromptSettings
+from sptnet.head import PrototypeHead
 from sptnet.inference.features import Outputs, classify, compute_outputs, extract_features
+from sptnet.runtime.compute import choose_compute
 
 
 def test_categories_and_probabilities_of_outputs():
@@ -98,3 +100,16 @@ def test_features_come_in_order_and_report_progress(few_digits, make_model, cpu)
     assert_differs(features[0], features[1], terms_of(backbone))
     assert backbone.training
     assert extract_features(backbone, [], 0.875, cpu).shape == (0, 96)
+
+
+def test_categories_are_decided_in_full_precision():
+    """In bfloat16 many cosines to a hundred prototypes would be equal, and the first one would win."""
+    generator = torch.Generator().manual_seed(0)
+    head, features = PrototypeHead(96, 100, projects=False), 3 + torch.randn(500, 96, generator=generator)
+    head.prototypes.data = 3 + torch.randn(100, 96, generator=generator)
+    expected = head.classify(features)
+    half = choose_compute("cpu", "bf16")
+    with torch.no_grad():
+        assert torch.equal(classify(head, features, half), expected)
+    with half.autocast():
+        assert (head.classify(features).argmax(1) != expected.argmax(1)).sum() > 50, "else this test could not tell"

@@ -326,6 +326,9 @@ def test_a_resumed_gcd_run_is_the_undisturbed_one(
 def test_a_clustering_run_is_no_start_for_sptnet(tiny_config, few_digits, run_it, tmp_path):
     run_it(tmp_path / "km", config_of(tiny_config, "kmeans"), few_digits)
     config = tiny_config.changed(sptnet={"start_from": str(tmp_path / "km")})
+    with pytest.raises(Misuse, match=r"is a run of kmeans, but sptnet builds on one of simgcd or sptnet\."):
+        Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda _: None)
+    config = tiny_config.changed(sptnet={"start_from": str(tmp_path / "km" / "model")})
     with pytest.raises(Misuse, match=r"has no trained classifier to build on\. Give a run of simgcd or sptnet"):
         Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda _: None)
 

@@ -135,6 +135,20 @@ def test_clusters_that_belong_together_are_merged_for_the_epochs_that_follow():
     assert int(later["count"]) <= int(memory["count"])
 
 
+def test_without_split_and_merge_there_are_as_many_clusters_as_categories():
+    """Nine blobs in two clusters, and three blobs in eight: with split and merge both numbers change (above)."""
+    for features, labels, count in (
+        (blobs(9), (0,) * 6 + (-1,) * 102, 2),
+        (blobs(3, size=20), (0,) * 6 + (-1,) * 54, 8),
+    ):
+        memory = {}
+        for epoch in range(3):
+            start = make_start(features, labels, memory=memory, n_categories=count, epoch=epoch, seed=epoch)
+            memory = plan_of("gpc", first_epoch=0, split_merge=False).refresh(start)
+            assert int(memory["count"]) == len(memory["prototypes"]) == len(memory["temperatures"]) == count
+            assert set(memory["targets"][: len(labels)].tolist()) == set(range(count))
+
+
 def test_prototypes_begin_with_the_second_epoch():
     features, labels = three_blobs()
     starts = [make_start(features, labels, n_categories=3, epoch=epoch) for epoch in (0, 1)]

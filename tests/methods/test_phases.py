@@ -72,6 +72,7 @@ def test_steps_are_counted_through_epochs_shorter_than_a_turn(k):
 def test_turns_that_never_come_are_refused(epochs, k, restart):
     """Refused are exactly those without a step of the model phase in any epoch."""
     turns = TakeTurns(PROMPT, MODEL, k, restart)
+    assert any("prompt" in epoch for epoch in names(turns, epochs, 10))
     if any("model" in epoch for epoch in names(turns, epochs, 10)):
         turns.check(epochs, 10)
         return
@@ -188,3 +189,12 @@ def test_the_trainer_counts_batches_for_the_turns(make_model, make_training_data
     p, m = "prompt", "model"
     assert [phase.name for phase in trainer.phases_of(0)] == [p, p, m, m, p, p, m]
     assert [phase.name for phase in trainer.phases_of(1)] == [m, p, p, m, m, p, p]
+
+
+def test_epochs_of_one_batch_that_are_always_the_turn_of_the_model_are_refused():
+    turns = TakeTurns(PROMPT, MODEL, 1)
+    assert names(turns, 3, 1) == [["model"]] * 3
+    with pytest.raises(Misuse, match=r"always the model's turn\. .* `sptnet\.counter=continuous`"):
+        turns.check(3, 1)
+    turns.check(3, 2)
+    TakeTurns(PROMPT, MODEL, 1, restart=False).check(3, 1)

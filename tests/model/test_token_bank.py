@@ -26,7 +26,7 @@ from sptnet.model.bank_header import read_header
 from sptnet.model.token_bank import TokenBank, size
 from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.seeds import seed_of
-from sptnet.training.batching.batches import EpochBatches
+from sptnet.training.batching.batches import EpochBatches, TrainingData
 from sptnet.training.experiment import Experiment
 from sptnet.training.step import banked_tokens, step_loss
 
@@ -83,14 +83,13 @@ def test_another_process_is_sent_the_folder_and_not_the_tokens(tmp_path):
     assert reopened.n_views == 3
 
 
-def batches_of(bank, pixels, whole=frozenset(), seed=11, draws=2):
+def batches_of(bank, pixels, phase=RAW, seed=11):
     random = np.random.RandomState(0)
     sources = [random.randint(0, 256, (40, 60, 3), dtype=np.uint8) for _ in range(6)]
     numbers = [torch.tensor([0, 0, 3]), torch.tensor([5, 4, 2])]
-    labels = np.array([0, 1, -1, -1, 2, -1])
-    return EpochBatches(
-        ImageStore(sources, pixels), ViewMaker(pixels), labels, numbers, [draws] * 2, seed, bank, [whole] * 2
-    )
+    labels, known, unknown = np.array([0, 1, -1, -1, 2, -1]), np.array([0, 1, 4]), np.array([2, 3, 5])
+    data = TrainingData(ImageStore(sources, pixels), ViewMaker(pixels), labels, known, unknown, tuple("abcdef"))
+    return EpochBatches(data, numbers, [phase] * 2, seed, bank)
 
 
 def test_the_draws_of_an_image_are_different_views_of_its_bank(bank, make_model):
@@ -116,7 +115,7 @@ def test_pixels_are_made_for_missing_views_and_for_whole_draws(bank, make_model)
     again = batches_of(bank, pixels)[1]
     assert again.banked[0].made.tolist() == [False, False, True]
     assert torch.equal(again.draws[0], batch.draws[0][2:])
-    assert batches_of(bank, pixels, frozenset({0}))[1].banked[0].made.all()
+    assert batches_of(bank, pixels, MODEL)[1].banked[0].made.all()
 
 
 def test_a_view_of_the_bank_is_the_same_whenever_it_is_drawn(bank, make_model):
@@ -125,14 +124,14 @@ def test_a_view_of_the_bank_is_the_same_whenever_it_is_drawn(bank, make_model):
     batch = batches[0]
     for draw, chosen in zip(batch.draws, batch.banked, strict=True):
         for position, (image, view) in enumerate(zip(batch.indices.tolist(), chosen.views.tolist(), strict=True)):
-            expected = batches.maker.random_view(batches.store[image], seed_of("bank", image, view))
+            expected = batches.data.maker.random_view(batches.data.store[image], seed_of("bank", image, view))
             assert torch.equal(draw[position], expected)
 
 
 def first_batch(model, bank, number=0, **words):
     """Return a batch as a training step gets it: on the device, normalised."""
     batches = batches_of(bank, model.backbone.pixels, **words)
-    return batches[number].to(torch.device("cpu"), batches.maker)
+    return batches[number].to(torch.device("cpu"), batches.data.maker)
 
 
 def test_tokens_are_those_of_the_backbone_in_float16(bank, make_model, cpu):
@@ -162,7 +161,7 @@ def test_a_step_from_the_bank_is_the_plain_step(phase, tmp_path, make_model, mak
     model = make_model()
     model.attach_prompt(PromptSettings(border=4), torch.Generator().manual_seed(0))
     bank = TokenBank(tmp_path / "bank", 6, 3, 5, 96, KEY)
-    batch = first_batch(model, bank, 1, whole=phase.prompted_draws, draws=phase.draws)
+    batch = first_batch(model, bank, 1, phase=phase)
     plan = stages_of(tiny_config)[-1]
     clock = Clock(0, 1, 0, 1)
     plain = step_loss(model, batch, phase, plan, clock, cpu).total.item()

@@ -41,7 +41,8 @@ def full_run(path: Path, config: Config, marked: bool = True) -> RunFolder:
     run.add_metrics({"stage_number": 0, "epoch": 1})
     for name in (
         *("model/model.json", "model/model.safetensors", "model-simgcd/model.json", "best-simgcd/model.json"),
-        *("checkpoints/stage0-epoch00001.safetensors", "categories/000-cat.png", "counts/4.safetensors"),
+        *("checkpoints/stage0-epoch00001.safetensors", "checkpoints/best-stage0.safetensors"),
+        *("categories/000-cat.png", "counts/4.safetensors"),
         *("tokens/tokens.bin", "predictions.csv", "features.safetensors", "report.html"),
     ):
         (path / name).parent.mkdir(exist_ok=True)

@@ -248,7 +248,7 @@ def test_a_factor_makes_it_wrong_on_purpose(data, factor, n):
 def test_fewer_than_the_known_ones_is_refused(data):
     with pytest.raises(Misuse, match=r"category_factor 0.4 times 7 is 3, but 4 categories are known"):
         resolve_n_categories(None, 0.4, data.split)
-    with pytest.raises(Misuse, match=r"n_categories is 3, but 4 categories are known already. Give at least 4"):
+    with pytest.raises(Misuse, match=r"`n_categories` is 3, but 4 categories are known already. Give at least 4"):
         resolve_n_categories(3, 1.0, data.split)
 
 

@@ -14,7 +14,8 @@ from sptnet.training.experiment import Experiment
 
 @pytest.fixture(scope="module")
 def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
-    config = load_recipe("digits", ["gcd.epochs=4", "simgcd.epochs=8", "training.evaluate_every=8"])
+    bank = {"views.bank": 2, "views.bank_folder": str(tmp_path_factory.mktemp("tokens"))}
+    config = load_recipe("digits", {"gcd.epochs": 4, "simgcd.epochs": 16, "training.evaluate_every": 100, **bank})
     data = load_data(config.data)
 
     def run(method: str) -> dict[str, float]:

@@ -100,8 +100,8 @@ def test_the_last_pass_repeats_the_first(phase, kind):
     trainer = in_double(make_trainer(make_config(kind=kind)))
     trainer.model.train()
     trainer.model.train_only(phase.trains)
-    batches = trainer.epoch_batches(0)
-    batches.draws = [2] * len(batches)
+    batches = trainer.stage_batches().of_epoch(0)
+    batches.phases = [phase] * len(batches)
     parts = InParts(trainer.model, normalised(trainer, batches[0]), phase, trainer.compute, None, 3)
     again = []
     for part in parts.parts:

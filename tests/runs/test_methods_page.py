@@ -37,8 +37,9 @@ def table(first: str, second: str) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def value_of(text: str) -> Any:
-    """Value of a number, a tuple or `none`; thousands may be separated by commas."""
-    return None if text == "none" else ast.literal_eval(re.sub(r"(?<=\d),(?=\d{3}\b)", "", text))
+    """Value of a number, a tuple, a truth value or `none`; thousands may be separated by commas."""
+    words = {"none": None, "true": True, "false": False}
+    return words[text] if text in words else ast.literal_eval(re.sub(r"(?<=\d),(?=\d{3}\b)", "", text))
 
 
 def in_code(name: str) -> Any:
@@ -56,6 +57,7 @@ def test_the_tables_are_read() -> None:
     assert len(STATED) > 80
     assert (value_of("65,536"), value_of("(0.3, 1.0)"), value_of("none")) == (65536, (0.3, 1.0), None)
     assert in_code("uno.epsilon") != value_of("0.06")
+    assert value_of("true") is True is not value_of("false")
 
 
 def test_all_settings_of_the_compared_systems_are_stated() -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -321,8 +322,9 @@ def test_the_truth_of_unlabelled_images_changes_nothing(choosy, held_out_digits,
     lied_to = SplitImages(held_out_digits.image_set, replace(split, target=target), [])
     honest = run_it(tmp_path / "honest", choosy, held_out_digits)
     other = run_it(tmp_path / "other", choosy, lied_to)
-    for name in ("model-simgcd", "model", "best-simgcd", "best-sptnet"):
-        one, two = (load_file(folder / name / "model.safetensors") for folder in (honest, other))
+    kept = ("model-simgcd/model", "model/model", "checkpoints/best-stage0", "checkpoints/best-stage1")
+    for name in kept:
+        one, two = (load_file(folder / f"{name}.safetensors") for folder in (honest, other))
         assert [key for key in one if not torch.equal(one[key], two[key])] == []
     chosen = [json.loads((folder / "run.json").read_text())["selected_epoch"] for folder in (honest, other)]
     assert chosen[0] == chosen[1]
@@ -529,7 +531,7 @@ def test_a_signal_says_how_to_go_on_and_that_works(
     assert json.loads((folder / "run.json").read_text())["status"] == "stopped"
     assert out == ""
     (line,) = [line for line in said.splitlines() if "Resume with: " in line]
-    assert line.startswith(f"{said_first}the last whole epoch is kept. Resume with: ")
+    assert line.startswith(f"{said_first}whole epochs are kept. Resume with: ")
     program, *words = shlex.split(line.split("Resume with: ")[1])
     assert (program, words) == ("sptnet", ["train", "--resume", "--out", str(folder)])
     resumed = command(words)
@@ -568,6 +570,39 @@ def test_a_signal_ends_the_workers_too(command, train_words, tmp_path, number, s
     assert process.said.count("Resume with: sptnet train --resume") == 1
     assert json.loads((folder / "run.json").read_text())["status"] == "stopped"
     wait_until(lambda: not group_exists(process.pid))
+
+
+@pytest.mark.parametrize("first", ["signal", "worker"])
+def test_workers_that_end_while_a_stop_is_written_change_nothing(command, train_words, tmp_path, first):
+    """Torch raises an error for a worker that has ended wherever the program is: before the signal, or in its wake."""
+    folder = tmp_path / "run"
+
+    def prepare():
+        from sptnet.results.run_folder import RunFolder
+        from sptnet.training.experiment import Experiment
+
+        def worker_ends(number=None, frame=None):
+            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Terminated.")
+
+        def interrupted(self, resume):
+            if first == "worker":
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+                worker_ends()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        def write_end(self, *words):
+            os.kill(os.getpid(), signal.SIGCHLD)
+            time.sleep(0.01)  # the handler runs here
+            return inner(self, *words)
+
+        signal.signal(signal.SIGCHLD, worker_ends)
+        inner, RunFolder.write_end = RunFolder.write_end, write_end
+        Experiment._complete = interrupted
+
+    process = command([*train_words, "--out", str(folder)], prepare)
+    assert process.wait() == 143, process.said
+    assert "stopped by SIGTERM; whole epochs are kept. Resume with: sptnet train --resume" in process.said
+    assert json.loads((folder / "run.json").read_text())["status"] == "stopped"
 
 
 def group_exists(group):

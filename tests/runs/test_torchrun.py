@@ -9,17 +9,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file
 
+from conftest import Call, Command
 from helpers.digit_folders import fill
-from helpers.rounding import assert_same_training, terms_of
 from helpers.torchrun import torchrun
 from helpers.tracks import read_tensorboard
+from helpers.trained_runs import assert_same_weights
 from sptnet.model.backbone import EMBEDDED, build_backbone
-from sptnet.results.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -44,25 +44,19 @@ def words(tmp_path_factory: pytest.TempPathFactory, digit_folder: Path, tiny_wei
 @pytest.fixture(scope="module")
 def alone(words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("alone") / "run"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, *words, "--out", out], check=True, capture_output=True, env=environment)
+    in_one_process([*words, "--out", out], out.with_name("said.txt"))
     return out
+
+
+def in_one_process(words: list[Any], said: Path) -> None:
+    """Run the command after `-m sptnet` in a forked process, which need not import anything again."""
+    command = Command([str(word) for word in words[2:]], said, lambda: None)
+    assert command.wait() == 0, command.said
 
 
 def categories(run: Path) -> list[list[str]]:
     with (run / "predictions.csv").open(newline="") as file:
         return [row[:2] for row in csv.reader(file)]
-
-
-def assert_same_weights(one: Path, other: Path, start: dict[str, torch.Tensor]) -> None:
-    """Compare weights after training; blocks of the backbone start from `start`, the head near zero."""
-    weights, expected = (load_file(run / "model" / "model.safetensors") for run in (one, other))
-    blocks = {f"backbone.vit.{name}": value for name, value in start.items() if name.startswith("blocks.")}
-    before = {name: blocks.get(name, torch.zeros_like(value)) for name, value in expected.items()}
-    config, lines = RunFolder(other).config(), RunFolder(other).metrics()
-    steps = sum(sum(line["steps"].values()) for line in lines)
-    banked = terms_of(build_backbone(EMBEDDED, pretrained=False)) if config.views.bank else 0
-    assert_same_training(weights, expected, before, steps, 2 * config.training.batch_size, banked)
 
 
 def assert_same_run(one: Path, other: Path, start: Path) -> None:
@@ -106,7 +100,7 @@ def test_two_machines_leave_the_run_of_one_and_each_has_its_own_bank(
     """Two launchers with a rendezvous over the network, as on two machines with a shared disk."""
     bank = ["--set", "views.bank=2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run([sys.executable, *words, *bank, "--out", tmp_path / "alone"], check=True, env=environment)
+    in_one_process([*words, *bank, "--out", tmp_path / "alone"], tmp_path / "said.txt")
     rendezvous = ["--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}", "--rdzv-id=job"]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *rendezvous]
     machines = [
@@ -125,14 +119,12 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def test_two_processes_estimate_the_same_count(words: list[str], tmp_path: Path) -> None:
+def test_two_processes_estimate_the_same_count(words: list[str], call: Call, tmp_path: Path) -> None:
     settings = words[words.index("--data") :]
     estimate = ["-m", "sptnet", "estimate", "digits", *settings, "--json"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    alone = subprocess.run([sys.executable, *estimate], check=True, capture_output=True, text=True, env=environment)
     done = torchrun(*estimate, "--plot", tmp_path / "curve.png")
     assert done.returncode == 0, done.stderr
-    found, expected = json.loads(done.stdout), json.loads(alone.stdout)  # output of both ranks would be no JSON
+    found, expected = json.loads(done.stdout), json.loads(call(*estimate[2:]).out)  # output of both would be no JSON
     assert (found["n_categories"], found["interval"]) == (expected["n_categories"], expected["interval"])
     assert [trial["n_categories"] for trial in found["curve"]] == [t["n_categories"] for t in expected["curve"]]
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
@@ -146,9 +138,7 @@ def test_two_processes_discover_what_one_discovers(photos: Path, tmp_path: Path)
     assert (done.stdout.count("plan:"), done.stdout.count("report: ")) == (1, 1)
     assert (tmp_path / "run" / "report.html").is_file()
     assert not (tmp_path / "run" / "tokens").exists()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, *discover, "--no-report", "--out", tmp_path / "alone"]
-    subprocess.run(words, check=True, capture_output=True, env=environment)
+    in_one_process([*discover, "--no-report", "--out", tmp_path / "alone"], tmp_path / "said.txt")
     assert_same_findings(tmp_path / "run", tmp_path / "alone")
 
 
@@ -176,11 +166,9 @@ def test_all_ranks_follow_one_plan(photos: Path, tmp_path: Path) -> None:
     assert len(first[2]) == 48
 
 
-def test_rank_0_runs_a_command_of_one_process() -> None:
-    listing = ["-m", "sptnet", "recipes", "list"]
-    alone = subprocess.run([sys.executable, *listing], check=True, capture_output=True, text=True)
-    done = torchrun(*listing)
-    assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
+def test_rank_0_runs_a_command_of_one_process(call: Call) -> None:
+    done = torchrun("-m", "sptnet", "recipes", "list")
+    assert (done.returncode, done.stdout) == (0, call("recipes", "list").out), done.stderr
 
 
 def test_misuse_that_all_ranks_raise_is_printed_once(tmp_path: Path) -> None:
@@ -217,14 +205,9 @@ def test_a_killed_process_ends_the_job_and_another_number_of_processes_resumes_i
     assert "SIGKILL" in said or "is lost" in said
     assert list((run / "checkpoints").glob("stage*.safetensors"))
     assert not (run / "predictions.csv").exists()
-    again = subprocess.run(
-        [sys.executable, "-m", "sptnet", "train", "--resume", "--out", run],
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
-    assert again.returncode == 0, again.stderr
-    assert "going on from stage" in again.stderr
+    again = Command(["train", "--resume", "--out", str(run)], tmp_path / "said.txt", lambda: None)
+    assert again.wait() == 0, again.said
+    assert "going on from stage" in again.said
     assert_same_run(run, alone, tiny_weights)
 
 
@@ -248,7 +231,7 @@ def test_the_stop_of_a_batch_system_ends_all_processes_with_one_line(words: list
         os.killpg(job.pid, signal.SIGTERM)
         _, said = job.communicate(timeout=200)
         assert job.returncode != 0
-        assert said.count("stopped by SIGTERM; the last whole epoch is kept. Resume with: sptnet train --resume") == 1
+        assert said.count("stopped by SIGTERM; whole epochs are kept. Resume with: sptnet train --resume") == 1
         assert json.loads((run / "run.json").read_text())["status"] == "stopped"
         with pytest.raises(ProcessLookupError):
             os.killpg(job.pid, 0)

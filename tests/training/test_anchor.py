@@ -1,5 +1,7 @@
 """Features of a folder of images that stay as they were, for PromptCAL: cost, gradient, epochs, resuming."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch
 from helpers.rounding import DOUBLE, training_rounding
 from helpers.systems import state_of, system_config, system_trainer, write_pictures
 from sptnet.config import Config
-from sptnet.errors import Misuse
+from sptnet.errors import Failure, Misuse
 from sptnet.methods import METHODS, stages_of
 from sptnet.methods.promptcal import distillation_weight
 from sptnet.methods.stage_plan import Clock
@@ -166,3 +168,29 @@ def test_a_folder_that_is_missing_or_empty_is_refused(few_digits, tmp_path):
         check(config.changed(training={"batch_size": 12}), few_digits.split)
     with pytest.raises(Misuse, match="no images found"):
         system_trainer("promptcal", 0, promptcal={"distil_folder": str(tmp_path)})
+
+
+def test_an_image_that_cannot_be_read_is_replaced_by_the_next_and_named_once(folder, capsys):
+    trainer = system_trainer("promptcal", 0, promptcal={"distil_folder": folder})
+    anchor, whole = trainer.anchor, trainer.anchor.store[3]
+    Path(folder, "2.png").write_bytes(b"no picture")
+    assert torch.equal(anchor._readable(2), whole) and torch.equal(anchor._readable(2), whole)
+    trainer.run_epoch()
+    assert capsys.readouterr().err.count("skipped") == 1
+    for file in Path(folder).iterdir():
+        file.write_bytes(b"no picture")
+    with pytest.raises(Failure, match=r"none of the images in .* can be read"):
+        anchor._readable(0)
+
+
+def test_a_process_without_a_share_of_the_batch_adds_nothing(trainer):
+    class Third(World):
+        def share(self, n):
+            return slice(n, n)
+
+        def gather(self, rows, n):
+            return rows
+
+    trainer.model.train_only(frozenset({"prompt", "model"}))
+    parts = trainer.anchor.add_gradient(CLOCK, 3, CPU.scaler(), CPU, Third(), 2)
+    assert parts == {"distillation": 0.0, "total": 0.0}

@@ -15,8 +15,9 @@ from helpers.pictures import picture
 from sptnet.data.pixel_format import PixelFormat
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
+from sptnet.methods.phases import MODEL, RAW
 from sptnet.runtime.seeds import seed_of
-from sptnet.training.batching.batches import EpochBatches
+from sptnet.training.batching.batches import EpochBatches, TrainingData
 from sptnet.training.batching.loader import iterate_batches
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -27,11 +28,13 @@ PIXELS = PixelFormat(32)
 def make_batches():
     sources = [picture(40, 60, seed) for seed in range(6)]
     labels = np.array([0, 1, -1, -1, 2, -1])
+    known, ids = labels >= 0, tuple("abcdef")
     numbers = [torch.tensor([0, 0, 3]), torch.tensor([5, 4, 2]), torch.tensor([0, 0, 3])]
 
-    def make(seed=11, draws=(2, 1, 2), flip=0.5):
-        store = ImageStore(sources, PIXELS)
-        return EpochBatches(store, ViewMaker(PIXELS, flip), labels, numbers, list(draws), seed)
+    def make(seed=11, phases=(RAW, MODEL, RAW), flip=0.5):
+        store, maker = ImageStore(sources, PIXELS), ViewMaker(PIXELS, flip)
+        data = TrainingData(store, maker, labels, np.flatnonzero(known), np.flatnonzero(~known), ids)
+        return EpochBatches(data, numbers, list(phases), seed)
 
     return make
 
@@ -61,16 +64,16 @@ def test_every_view_is_made_from_seed_batch_position_and_draw(make_batches):
     batch = batches[2]
     for draw in range(2):
         for position, index in enumerate([0, 0, 3]):
-            view = batches.maker.random_view(batches.store[index], seed_of(11, 2, position, draw))
+            view = batches.data.maker.random_view(batches.data.store[index], seed_of(11, 2, position, draw))
             assert torch.equal(batch.draws[draw][position], view)
 
 
 def test_a_batch_arrives_normalised(make_batches):
     batches = make_batches()
     sent = batches[1]
-    arrived = sent.to(torch.device("cpu"), batches.maker)
+    arrived = sent.to(torch.device("cpu"), batches.data.maker)
     assert [draw.dtype for draw in sent.draws] == [torch.uint8]
-    assert torch.equal(arrived.draws[0], batches.maker.normalise(sent.draws[0]))
+    assert torch.equal(arrived.draws[0], batches.data.maker.normalise(sent.draws[0]))
     assert torch.equal(arrived.labels, sent.labels) and torch.equal(arrived.indices, sent.indices)
 
 
@@ -84,7 +87,7 @@ def test_no_two_views_are_drawn_alike(make_batches):
 
 
 def test_a_second_draw_does_not_change_the_first(make_batches):
-    one_draw, two_draws = make_batches(draws=(1, 1, 1))[0], make_batches(draws=(2, 2, 2))[0]
+    one_draw, two_draws = make_batches(phases=[MODEL] * 3)[0], make_batches(phases=[RAW] * 3)[0]
     assert torch.equal(one_draw.draws[0], two_draws.draws[0])
 
 

@@ -340,3 +340,13 @@ def test_a_checkpoint_that_lacks_momentum_is_refused(forge, few_digits, run_it):
     forge(remove=names[:1], momentum=len(names))
     with pytest.raises(Failure, match=r"is damaged \(the momentum of 1 parameters is missing\)\. Delete it"):
         run_it(stopped, data=few_digits, resume=True)
+
+
+def test_the_newest_checkpoint_is_that_of_the_last_epoch_whatever_its_number(tmp_path):
+    """Names of six digits are before those of five in the order of the alphabet."""
+    for stage, epoch in ((0, 5), (0, 99_999), (0, 100_000), (0, 100_001)):
+        written = save_checkpoint(tmp_path, example(stage, epoch))
+        assert newest_checkpoint(tmp_path) == written
+    assert names(tmp_path) == ["stage0-epoch100000.safetensors", "stage0-epoch100001.safetensors"]
+    for stage in (2, 10):
+        assert save_checkpoint(tmp_path, example(stage, 1)) == newest_checkpoint(tmp_path)

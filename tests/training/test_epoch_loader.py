@@ -83,3 +83,17 @@ def test_a_trainer_goes_on_with_the_loader_it_has():
     loader = trainer._loader
     trainer.run_epoch()
     assert trainer._loader is loader
+
+
+def test_a_loader_whose_images_change_with_every_epoch_does_not_work_ahead():
+    made, extra = [], [torch.tensor([0])] * 5
+    stage = make_trainer().stage_batches(extra)
+    inner = type(stage).__getitem__
+    type(stage).__getitem__ = lambda self, number: made.append(number) or inner(self, number)
+    try:
+        loader = EpochLoader(stage, 0, pin=False)
+        loaded = list(loader.epoch(0))
+    finally:
+        type(stage).__getitem__ = inner
+    assert [batch.indices[-1].item() for batch in loaded] == [0] * 5
+    assert made == [0, 1, 2, 3, 4] and loader._stream is None

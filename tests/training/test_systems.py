@@ -120,12 +120,12 @@ def test_a_teacher_follows_the_student_and_shares_what_is_frozen():
 
 def test_the_student_sees_strong_views_and_the_teacher_weak_ones():
     trainer = system_trainer("mugcd")
-    batch = trainer.epoch_batches(0)[0]
+    batch = trainer.stage_batches().of_epoch(0)[0]
     assert len(batch.draws) == 4
     image, maker = trainer.data.store[int(batch.indices[0])], trainer.data.maker
     from sptnet.runtime.seeds import seed_of
 
-    seeds = [seed_of(trainer.epoch_batches(0).seed, 0, 0, draw) for draw in range(4)]
+    seeds = [seed_of(trainer.stage_batches().of_epoch(0).seed, 0, 0, draw) for draw in range(4)]
     weak, strong = maker.random_view(image, seeds[0]), maker.strong_view(image, seeds[2])
     assert torch.equal(batch.draws[0][0], weak)
     assert torch.equal(batch.draws[2][0], strong)

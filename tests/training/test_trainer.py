@@ -203,7 +203,7 @@ def test_the_objective_gets_view_one_before_view_two_with_the_labels():
         return GcdLoss(*[step.logits.sum()] * 6)
 
     trainer = make_trainer(plan=StagePlan("x", 2, Always(MODEL), objective, prompt_kind="spatial"))
-    batch = normalised(trainer, trainer.epoch_batches(0)[0])
+    batch = normalised(trainer, trainer.stage_batches().of_epoch(0)[0])
     step_loss(trainer.model, batch, MODEL, trainer.plan, Clock(1, 2, 5, 10), trainer.compute)
     model, images = trainer.model, batch.draws[0]
     for name, position in (("projections", 0), ("logits", 1)):
@@ -219,7 +219,7 @@ def test_the_objective_gets_view_one_before_view_two_with_the_labels():
 def test_no_label_of_an_unlabelled_image_reaches_a_batch():
     trainer = make_trainer()
     for epoch in range(3):
-        for batch in trainer.epoch_batches(epoch):
+        for batch in trainer.stage_batches().of_epoch(epoch):
             unlabelled = np.isin(batch.indices.numpy(), trainer.data.unlabelled)
             assert (batch.labels.numpy()[unlabelled] == -1).all()
             assert (batch.labels.numpy()[~unlabelled] >= 0).all()
@@ -348,6 +348,9 @@ def test_an_epoch_knows_how_long_it_waited_for_images(monkeypatch):
     monkeypatch.setattr(StageTrainer, "train_step", taking(1, StageTrainer.train_step))
     report = trainer.run_epoch()
     assert (report.seconds, report.waiting) == (20.0, 0.75)
+    monkeypatch.setattr(StageTrainer, "refresh_memory", taking(20, StageTrainer.refresh_memory))
+    report = trainer.run_epoch()
+    assert (report.seconds, report.waiting) == (40.0, 0.375), "work before the epoch is no waiting"
 
 
 @pytest.mark.parametrize(("waiting", "told"), [(0.099, ""), (0.35, ", 35% waiting for images")])
@@ -359,17 +362,17 @@ def test_waiting_is_told_where_it_matters(waiting, told):
 def test_only_the_draws_that_a_phase_needs_are_made():
     trainer = make_trainer()
     assert [phase.name for phase in trainer.phases_of(0)] == ["prompt", "model", "model", "prompt", "prompt"]
-    assert [len(batch.draws) for batch in trainer.epoch_batches(0)] == [2, 1, 1, 2, 2]
+    assert [len(batch.draws) for batch in trainer.stage_batches().of_epoch(0)] == [2, 1, 1, 2, 2]
 
 
 def test_epochs_stages_and_seeds_show_other_batches():
     trainer = make_trainer()
-    first = torch.cat(trainer.epoch_batches(0).batches)
-    assert torch.equal(first, torch.cat(make_trainer().epoch_batches(0).batches))
-    assert not torch.equal(first, torch.cat(trainer.epoch_batches(1).batches))
-    assert not torch.equal(first, torch.cat(make_trainer(seed=6).epoch_batches(0).batches))
+    first = torch.cat(trainer.stage_batches().of_epoch(0).batches)
+    assert torch.equal(first, torch.cat(make_trainer().stage_batches().of_epoch(0).batches))
+    assert not torch.equal(first, torch.cat(trainer.stage_batches().of_epoch(1).batches))
+    assert not torch.equal(first, torch.cat(make_trainer(seed=6).stage_batches().of_epoch(0).batches))
     trainer.stage = 0
-    assert not torch.equal(first, torch.cat(trainer.epoch_batches(0).batches))
+    assert not torch.equal(first, torch.cat(trainer.stage_batches().of_epoch(0).batches))
 
 
 def test_a_trainer_can_be_given_back_its_state():
@@ -403,7 +406,7 @@ def test_a_few_epochs_reduce_the_loss(config, phase):
     )
     trainer.epoch = 0
     # The batches of the same epoch before and after: other batches, and a sharper teacher, have other losses.
-    batches = [normalised(trainer, batch) for batch in trainer.epoch_batches(100)]
+    batches = [normalised(trainer, batch) for batch in trainer.stage_batches().of_epoch(100)]
     phases = trainer.phases_of(0)
 
     def loss_now():

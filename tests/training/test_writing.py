@@ -20,7 +20,9 @@ from sptnet.runtime.disk import NotWritten
 from sptnet.runtime.distributed import FailedOnRankZero, World
 from sptnet.runtime.files import is_temporary
 from sptnet.runtime.locks import Locked
+from sptnet.training.checkpoint import write_checkpoint
 from sptnet.training.experiment import Experiment, writing
+from sptnet.training.stage import Stage
 from sptnet.training.trainer import StageTrainer
 
 RunIt = Callable[..., Path]
@@ -47,14 +49,24 @@ def begin_again(folder: Path, config: Config, data: SplitImages) -> None:
 def test_killed_at_file_operations(
     short: Config, held_out_digits: SplitImages, run_it: RunIt, tmp_path: Path, assert_same_result: Same
 ) -> None:
-    """All renames, which put models and files in their place, and some of the other operations."""
+    """While a better epoch replaces the best one, when the model is put in its place, and at some other operations."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sptnet.training.stage.Stage._keep_best", _keep_each)
         with file_operations() as done:
+            moments: list[int] = []
+
+            def keep_each(stage: Stage, line: dict[str, float], trainer: StageTrainer) -> None:
+                """Keep every epoch as the best so far."""
+                moments.append(len(done))
+                stage.best = (line["old_holdout"], int(line["epoch"]))
+                write_checkpoint(stage._best_file, trainer.checkpoint())
+                moments.append(len(done))
+
+            patch.setattr("sptnet.training.stage.Stage._keep_best", keep_each)
             whole = run_it(tmp_path / "whole", short, held_out_digits)
+        second = range(moments[2] + 1, moments[3] + 1)
+        assert {"replace", "fsync"} <= {done[number - 1] for number in second}
         exchanges = [number for number, name in enumerate(done, start=1) if name == "rename"]
-        assert len(exchanges) >= 4, "the model, and the best epoch twice, once in exchange"
-        for number in sorted({*exchanges, exchanges[-1] + 1, *range(20, len(done), len(done) // 3)}):
+        for number in sorted({*second, *exchanges, exchanges[-1] + 1, *range(20, len(done), len(done) // 3)}):
             folder = tmp_path / str(number)
             with pytest.raises(Killed), file_operations(number):
                 run_it(folder, short, held_out_digits)
@@ -63,12 +75,6 @@ def test_killed_at_file_operations(
             assert json.loads((folder / "run.json").read_text())["status"] == "finished"
             assert not [path for path in folder.rglob("*") if is_temporary(path.name)]
             shutil.rmtree(folder)
-
-
-def _keep_each(stage: object, line: dict[str, float]) -> None:
-    """Keep every epoch as the best so far, so that a model is exchanged."""
-    stage.best = (line["old_holdout"], line["epoch"])  # type: ignore[attr-defined]
-    stage.state.save(stage._best_folder)  # type: ignore[attr-defined]
 
 
 # a full disk
@@ -98,7 +104,7 @@ def test_a_full_disk_is_one_line_that_leads_to_resume(
     assert (answer.code, answer.err.splitlines()[-1]) == (
         1,
         f"error: {out / file} could not be written (No space left on device). Make room, then go on with --resume; "
-        "the last whole epoch is kept.",
+        "whole epochs are kept.",
     )
     facts = RunFolder(out).facts()
     assert facts["status"] == "failed" and facts["reason"].startswith(f"{out / file} could not be written")

@@ -34,6 +34,7 @@ TINY = {
     "simgcd.epochs": 2,
     "sptnet.epochs": 2,
     "sptnet.k": 1,
+    "sptnet.counter": "continuous",
     "sptnet.prompt_warm_up": 2,
     "training.batch_size": 16,
     "training.evaluate_every": 1,

@@ -74,10 +74,9 @@ def result_of_discovery(run: Path, report: "Report") -> dict[str, Any]:
 
 def next_commands(run: Path, report: "Report") -> list[str]:
     """Return the commands that may follow a discovery."""
-    names = (category.name for category in report.categories if category.is_new and category.size)
-    new = next(names, report.result.names[0])
+    new = next((category.name for category in report.categories if category.is_new and category.size), None)
     words = (
-        ["edit", str(run), "rename", *(["--"] if new.startswith("-") else []), new, "NAME"],
+        *([["edit", str(run), "rename", *(["--"] if new.startswith("-") else []), new, "NAME"]] if new else []),
         ["edit", str(run), "confirm", "NAME"],
         ["discover", "--continue", str(run), "--out", f"{run}-2"],
         ["export", str(run), "--as", "links", "--to", f"{run}-sorted"],
@@ -97,7 +96,7 @@ def print_result(run: Path, report: "Report") -> None:
         unsure = len(least_sure(result)) if page is not None else 0
         show_line(f"{report.expectation}{f'; the report shows the {unsure} least sure' if unsure else ''}.")
     show_line(f"found: {summary(result, described)}")
-    print_labels_to_check(len(labels_to_check(result)))
+    print_labels_to_check(len(labels_to_check(result)), page is not None)
     if page is not None:
         show_line(f"report: {page}")
     show_line("next:")

@@ -44,10 +44,11 @@ def print_categories(run: Path, categories: "Sequence[Category]") -> None:
     print_table(f"categories of {run}", CATEGORY_COLUMNS, rows, lefts=2)
 
 
-def print_labels_to_check(n: int) -> None:
-    """Print the number of labels that the model contradicts, if there are any."""
+def print_labels_to_check(n: int, page: bool = True) -> None:
+    """Print the number of labels that the model contradicts, if there are any; a `page` shows the images."""
     if n:
-        show_line(f"labels to check: {n:,} (the model contradicts them; the report shows the images)")
+        shown = "the report shows the images" if page else "`guess` differs from `category` in predictions.csv"
+        show_line(f"labels to check: {n:,} (the model contradicts them; {shown})")
 
 
 def category_rows(categories: "Sequence[Category]") -> list[list[str]]:

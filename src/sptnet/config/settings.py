@@ -211,6 +211,9 @@ class TrainingSettings(Section):
     momentum: Share = 0.9
     evaluate_every: Count = Field(10, description="epochs between evaluations; the last epoch is always evaluated")
     select: Literal["last", "best-old-holdout"] = "last"
+    certainty: Literal["own", "calibrated"] = Field(
+        "own", description="of the images: the model's own, or calibrated by features from before training"
+    )
     accumulate: Count = Field(1, description="parts per batch, to save memory; the gradient is the same")
     checkpointing: bool = Field(False, description="recompute activations in the backward pass, to save memory")
     track: Literal["none", "tensorboard", "wandb"] = Field(
@@ -262,11 +265,12 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_head(self) -> Self:
-        output = getattr(getattr(self, self.method, None), "output", 0)
+        of_stage = "gcd" if self.method == "mugcd" else self.method
+        output = getattr(getattr(self, of_stage, None), "output", 0)
         hidden, bottleneck = self.head.hidden, self.head.bottleneck
         weights = hidden * hidden + bottleneck * (hidden + output)
         if weights > MOST_HEAD_WEIGHTS:
-            names = "head.hidden, head.bottleneck" + f" and {self.method}.output" * bool(output)
+            names = "head.hidden, head.bottleneck" + f" and {of_stage}.output" * bool(output)
             raise ValueError(f"{names} make a head of {weights:,} weights; give at most {MOST_HEAD_WEIGHTS:,}")
         return self
 

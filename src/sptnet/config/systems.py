@@ -1,9 +1,9 @@
 """Settings of the systems that SPTNet is compared with. Defaults are the published ones; `docs/methods.md` says where
 nothing was published and what was chosen instead."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sptnet.config.sections import (
     ClusteringSettings,
@@ -109,6 +109,7 @@ class CiprSettings(TrainedSettings):
     temperature: Positive = Field(0.12, description="temperature of the contrast with pseudo-labels")
     level: Whole = Field(1, description="level of the hierarchy that gives the pseudo-labels")
     warm_up: Whole = Field(0, description="epochs of contrast between views only")
+    join_classes: bool = Field(False, description="clusters of one known class are one category")
 
 
 class GpcSettings(ContrastiveSettings):
@@ -118,6 +119,7 @@ class GpcSettings(ContrastiveSettings):
     output: Output = Field(128, description="length of the projections in the contrastive losses")
     temperature: Positive = Field(1.0, description="mean temperature of the prototypes")
     first_epoch: Whole = Field(1, description="epoch that begins to use prototypes")
+    split_merge: bool = Field(True, description="split and merge clusters; without, their number is that of categories")
     accept: Share = Field(0.1, description="probability of a split or merge that the data do not ask for")
 
 
@@ -132,3 +134,9 @@ class MuGcdSettings(TrainedSettings):
     teacher_warm_up: Count = Field(30, description="epochs in which the teacher sharpens")
     base_decay: Share = Field(0.7, description="the first decay of the teacher is final_decay - (1 - base_decay)")
     final_decay: Share = Field(0.999, description="decay of the teacher at the last step")
+
+    @model_validator(mode="after")
+    def _check_decay(self) -> Self:
+        if self.final_decay + self.base_decay < 1:
+            raise ValueError("base_decay and final_decay begin with a negative decay; let them add up to 1 or more")
+        return self

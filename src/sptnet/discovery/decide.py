@@ -32,7 +32,7 @@ def check_images(config: Config, split: Split, minutes: float | None, method: st
     images, kind = (len(split.unlabelled), "unlabelled") if plain else (len(split.training), "training")
     least = max(1, split.n_known) if asked == "auto" else asked
     if least > images:
-        found = f"{split.n_known} categories are known" if asked == "auto" else f"n_categories is {asked}"
+        found = f"{split.n_known} categories are known" if asked == "auto" else f"`n_categories` is {asked}"
         raise Misuse(
             f"{found}, but there {'is' if images == 1 else 'are'} only {images} {kind} "
             f"{'image' if images == 1 else 'images'}. Add images, or give a lower number."

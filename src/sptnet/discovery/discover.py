@@ -17,7 +17,7 @@ from sptnet.discovery.planner import PLANNED, make_plan, with_batch_size
 from sptnet.discovery.revise import LEAST_SECONDS, correction, revised_plan, slowdown, with_lengths
 from sptnet.discovery.rounds import carry_names, next_round, read_round, round_files, table_text
 from sptnet.discovery.settings import AUTO, change_settings, make_settings, read_images
-from sptnet.discovery.trial import can_try, try_training
+from sptnet.discovery.trial import after_trial, can_try, without_training
 from sptnet.errors import Misuse
 from sptnet.model.backbone import EMBEDDED, Backbone, backbone_from, build_backbone
 from sptnet.model.token_bank import banks_with_room
@@ -31,13 +31,13 @@ from sptnet.runtime.files import remove
 from sptnet.runtime.progress import Say
 from sptnet.runtime.torchrun import available_cores
 from sptnet.schedules import steps_per_epoch
+from sptnet.training.checkpoint import newest_checkpoint
 from sptnet.training.experiment import Experiment, writing
 
 WAYS_OUT = (
     "Ways out: connect to the network and try again; give a local weights file with `weights=FILE`; or, for small "
     f"drawings, take the backbone that comes with sptnet: `backbone={EMBEDDED}`."
 )
-TRIAL_SHARE = 0.5  # of the time left for training that a trial may take
 LEAST_FIT = 0.5  # of a training that is kept from the earlier round
 
 
@@ -76,7 +76,7 @@ class Discovery:
             self._note(experiment)
             self._limit(experiment, before_trial(self.plan))  # a run that is stopped in its trial keeps the limit
             if self.plan.tries:
-                experiment = self._tried(experiment)
+                experiment = after_trial(experiment)
             self._revise(experiment)
             self._limit(experiment, before_training(self.plan))
             experiment.complete()
@@ -93,6 +93,7 @@ class Discovery:
             "minutes": self.wishes.minutes,
             "seconds": round(self.plan.seconds),
             "reasons": list(self.plan.reasons),
+            "tries": self.plan.tries,
         }
         experiment.state.world.do_first(lambda: self.run.write_facts(self.run.facts() | {"plan": plan}))
         if self.images.unreadable:
@@ -137,25 +138,22 @@ class Discovery:
         self.plan = replace(plan, config=with_lengths(plan.config, plan, batches, given))
         experiment.use(with_lengths(state.config, plan, batches, given))
 
-    def _tried(self, experiment: Experiment) -> Experiment:
-        """Try the training on hidden labels; if the clustering alone is better, return an experiment that clusters."""
-        state, run = experiment.state, self.run
-        features = state.features.compute_all(self.backbone)
-        seconds = None
-        if self.plan.minutes is not None:
-            seconds = world().from_first(lambda: TRIAL_SHARE * self._left(before_trial(self.plan)))
-        verdict = try_training(state.config, self.images, self.backbone, features, run, seconds)
-        experiment.tell(str(verdict))
-        state.world.do_first(lambda: run.write_facts(run.facts() | {"trial": verdict.as_dict()}))
-        if not verdict.prefers_clustering:
-            return experiment
-        config = state.config.changed(head={"start": "random"}).model_copy(update={"method": "sskmeans"})
-        clustering = Experiment(
-            config, run, self.images, experiment.tell, experiment.tell_epoch, self.backbone, features
-        )
-        clustering.began, clustering.state.estimate = experiment.began, state.estimate
-        clustering.use(clustering.state.config)
-        return clustering
+
+def resume_round(out: Path, tell_epoch: Say | None = None) -> Experiment:
+    """Finish a round that was stopped. A trial that was planned comes first, unless it is over."""
+    run = RunFolder(out)
+    run.check_free()
+    experiment = Experiment(run.config(), run, tell_epoch=tell_epoch)
+    with writing(run, resume=True):
+        facts, checkpoint = world().from_first(lambda: (run.facts(), newest_checkpoint(run.checkpoints)))
+        experiment.begin(resume=True)
+        if experiment.state.stages and checkpoint is None and facts.get("plan", {}).get("tries"):
+            if "trial" not in facts:
+                experiment = after_trial(experiment)
+            elif facts["trial"]["prefers_clustering"]:  # stopped just after the verdict
+                experiment = without_training(experiment)
+        experiment.complete(resume=True)
+    return experiment
 
 
 def first_round(

@@ -136,7 +136,11 @@ class CategoryDiscoverer(TransformerMixin, ClusterMixin, BaseEstimator):
         return self.fit(X, y, **fit_params).embedding_
 
     def predict(self, X: Any) -> Labels:  # noqa: N803
-        """Predict the label per image, one of `classes_`: a name if `fit` was given names, else a whole number."""
+        """Predict the label per image, one of `classes_`: a name if `fit` was given names, else a whole number.
+
+        With the method cipr, images of `fit` may get another label than in `labels_`: there the clustering decides,
+        here the nearest centroid.
+        """
         outputs = self._outputs(X)  # raises if this is not fitted
         return self.classes_[outputs.categories]
 

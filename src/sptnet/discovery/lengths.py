@@ -34,6 +34,11 @@ def warm_up(epochs: int) -> int:
     return max(1, round(WARM_UP * epochs))
 
 
+def scaled_border(image_size: int) -> int:
+    """Scale the published border of 30 px at 224 px to another image size."""
+    return max(1, round(30 * image_size / 224))
+
+
 def most_epochs(published: int, batch_size: int) -> int:
     """Largest number of epochs that is of use: fewer than published if there are few images."""
     return min(published, EPOCHS_PER_BATCH_IMAGE * batch_size)

@@ -6,6 +6,7 @@ from typing import Any
 
 from sptnet.config import Config
 from sptnet.config.sections import MOST_MINUTES
+from sptnet.discovery.departures import ALL_TRAININGS, DEPARTURES, PLANNED_SETTINGS, Departure
 from sptnet.discovery.lengths import (
     LEAST_STEPS,
     SCHEDULES,
@@ -14,6 +15,7 @@ from sptnet.discovery.lengths import (
     length_settings,
     most_epochs,
     most_from_clusters,
+    scaled_border,
 )
 from sptnet.discovery.pace import Pace
 from sptnet.discovery.plan import TRY, ImageFacts, Plan, PlanStep, StageLength
@@ -30,12 +32,6 @@ LEAST_BATCHES = 4  # per epoch, if there are enough images
 LEAST_KNOWN = 2  # categories with labels: those of a single one show no difference to learn
 TRIAL_STEPS = 100  # of the training that is tried on hidden labels (discovery/trial.py)
 FILL_SHARE = 0.35  # of the training time that filling a token bank may take
-FROM_CLUSTERS: dict[str, Any] = {
-    "head.start": "clusters",
-    "head.contrast": "features",
-    "simgcd.backbone_ratio": 0.1,
-}
-"""Departures from the published SimGCD that sort folders better at equal cost (docs/results.md)."""
 BACKWARD = 3.0  # forward and back through all blocks, in forward passes
 # Seconds per image on two idle cores, measured for 50 to 6,000 images of 96 to 768 dimensions: small beside the rest.
 COUNT, CLUSTER, DRAW, PAGE = 0.0016, 0.00001, 0.0012, 1.0
@@ -45,7 +41,7 @@ PLANNED = frozenset(
         *("simgcd.teacher_warm_up", "sptnet.counter", "sptnet.k"),
         *(f"{stage}.epochs" for stages in STAGES.values() for stage in stages),
         *(f"{stage}.{name}" for stage, names in SCHEDULES.items() for name in names),
-        *FROM_CLUSTERS,
+        *PLANNED_SETTINGS,
     }
 )
 """Settings that a plan chooses unless they are given."""
@@ -59,11 +55,6 @@ def with_batch_size(config: Config, n_images: int) -> Config:
     """Set the largest batch size that leaves enough batches per epoch."""
     size = next((size for size in BATCH_SIZES if n_images >= LEAST_BATCHES * size), 2)
     return config.changed(training={"batch_size": size})
-
-
-def scaled_border(image_size: int) -> int:
-    """Scale the published border of 30 px at 224 px to another image size."""
-    return max(1, round(30 * image_size / 224))
 
 
 def check_options(minutes: float | None, method: str | None) -> None:
@@ -118,9 +109,10 @@ class Planner:
         images, counts, crowding = self.facts.images, self.config.n_categories == "auto", self.pace.crowding
         trains = method in STAGES
         from_clusters = "simgcd" in STAGES.get(method, {}) and self.setting("head.start") == "clusters"
+        uses = counts or from_clusters or not trains or self.setting("training.certainty") == "calibrated"
         page = crowding * PAGE + images * (self.pace.read + crowding * DRAW)
         steps = {
-            "compute features of all images": self.features() * (counts or from_clusters or not trains),
+            "compute features of all images": self.features() * uses,
             "count the categories": crowding * COUNT * self.facts.training * counts,
             "cluster": crowding * CLUSTER * self.facts.training * self.config.sskmeans.n_init * (not trains),
             TRY: TRIAL_STEPS * self.pace.step * (trains and self.tries),
@@ -132,7 +124,12 @@ class Planner:
     def setting(self, key: str) -> Any:
         """Value of a departure from the published method: that of the user, or the plan's."""
         section, name = key.split(".")
-        return getattr(getattr(self.config, section), name) if key in self.given else FROM_CLUSTERS[key]
+        return getattr(getattr(self.config, section), name) if key in self.given else PLANNED_SETTINGS[key]
+
+    def told(self, departure: Departure) -> str:
+        """Sentence for a departure that the user has not undone."""
+        key = next(iter(departure.settings))
+        return f" {departure.words}" if departure.words and self.setting(key) == departure.settings[key] else ""
 
     def budget(self, method: str) -> float:
         """Seconds left for training."""
@@ -219,12 +216,13 @@ class Planner:
         wanted: dict[str, Any] = {
             "views.bank": self.bank(method),
             "prompt.border": scaled_border(self.facts.image_size),
+            **ALL_TRAININGS,
         }
-        if "simgcd" in stages:
-            wanted |= FROM_CLUSTERS
-            text += " It starts from clusters."
-        else:
+        if "simgcd" not in stages:
             wanted["head.start"] = "random"
+        for departure in (DEPARTURES[stage] for stage in stages if stage in DEPARTURES):
+            wanted |= departure.settings
+            text += self.told(departure)
         wanted = {key: value for key, value in wanted.items() if key not in self.given}
         wanted |= length_settings(self.config, epochs, self.batches, self.given)
         if "prompt.noise" in wanted:

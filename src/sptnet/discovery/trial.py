@@ -27,10 +27,12 @@ from sptnet.results.run_folder import RunFolder
 from sptnet.runtime.interrupt import noted_interrupts
 from sptnet.runtime.seeds import seed_of
 from sptnet.schedules import steps_per_epoch
+from sptnet.training.experiment import Experiment
 from sptnet.training.prepare import prepare
 from sptnet.training.stage import Stage, epochs_with_bar
 
 HIDDEN_CLASSES, HIDDEN_LABELS = 1 / 3, 1 / 3  # shares of the known categories, and of the labels of the others
+TRIAL_SHARE = 0.5  # of the time left for training that a trial may take
 LEAST_CLASSES, LEAST_IMAGES = 2, 8  # fewer known categories or hidden labels show nothing
 
 Ids = npt.NDArray[np.int64]
@@ -143,3 +145,25 @@ def try_training(
         int((by_start & ~by_training).sum()),
         int((by_training & ~by_start).sum()),
     )
+
+
+def after_trial(experiment: Experiment) -> Experiment:
+    """Try the training on hidden labels; if the clustering alone is better, return an experiment that clusters."""
+    state, run, minutes = experiment.state, experiment.run_folder, experiment.state.config.simgcd.minutes
+    features = state.features.compute_all(state.model.backbone)
+    seconds = None if minutes is None else TRIAL_SHARE * 60 * minutes
+    verdict = try_training(state.config, state.images, state.model.backbone, features, run, seconds)
+    experiment.tell(str(verdict))
+    state.world.do_first(lambda: run.write_facts(run.facts() | {"trial": verdict.as_dict()}))
+    return without_training(experiment) if verdict.prefers_clustering else experiment
+
+
+def without_training(experiment: Experiment) -> Experiment:
+    """Return an experiment on the same images that only clusters, with the settings of the run changed to that."""
+    state, run = experiment.state, experiment.run_folder
+    config = state.config.changed(head={"start": "random"}).model_copy(update={"method": "sskmeans"})
+    tell, tell_epoch = experiment.tell, experiment.tell_epoch
+    clustering = Experiment(config, run, state.images, tell, tell_epoch, state.model.backbone, state.features.kept)
+    clustering.began, clustering.state.estimate = experiment.began, state.estimate
+    clustering.use(clustering.state.config)
+    return clustering

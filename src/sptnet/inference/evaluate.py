@@ -12,8 +12,10 @@ from sptnet.data.readable import check_share
 from sptnet.data.split_file import read_split
 from sptnet.errors import Misuse
 from sptnet.inference.predictor import Predictor, load
+from sptnet.methods import method_of
 from sptnet.results.run_folder import RunFolder
 from sptnet.results.scores import score, score_sets
+from sptnet.runtime.progress import Say, say
 
 Scores = dict[str, Any]
 """Scores by name of the scored set."""
@@ -26,6 +28,7 @@ def evaluate(
     max_unreadable: float = 0.01,
     prompted: bool = True,
     device: str = "auto",
+    tell: Say = say,
 ) -> Scores:
     """Score a run or a model directory.
 
@@ -41,6 +44,12 @@ def evaluate(
     elif data is not None:
         scores = score_folder(predictor, data, max_unreadable, prompted)
     elif RunFolder(run).is_run:
+        config = RunFolder(run).config()
+        if method_of(config).clusters == "neighbors":
+            tell(
+                f"{config.method} sorted the images of the run by a clustering; the scores here are those of its "
+                "centroids, which sort new images."
+            )
         scores = score_run(predictor, RunFolder(run), prompted)
     else:
         raise Misuse(f"{run} is a model directory without data. Give a folder to score with `data=DIR`.")

@@ -76,10 +76,8 @@ def compute_features(
 
 @torch.inference_mode()
 def classify(head: Head, features: Float[Tensor, "n dim"], compute: Compute, rows: int = 4096) -> Float[Tensor, "n k"]:
-    """Logits of features on the CPU, some rows at a time."""
-    with compute.autocast():
-        parts = [head.classify(part.to(compute.device)).float().cpu() for part in features.split(rows)]
-    return torch.cat(parts)
+    """Logits of features on the CPU, some rows at a time; in full precision, since the largest logit decides."""
+    return torch.cat([head.classify(part.to(compute.device)).float().cpu() for part in features.split(rows)])
 
 
 def compute_outputs(model: GcdModel, views: Iterable[Tensor], compute: Compute, prompted: bool = True) -> Outputs:

@@ -35,7 +35,7 @@ def pseudo_labels(start: EpochStart, level: int) -> Memory:
     levels = SelectiveNeighborClustering().fit(points, start.labels.numpy()).levels_
     targets = torch.full((start.n_images,), -1)
     targets[start.images] = torch.from_numpy(levels[min(level, len(levels) - 1)]).long()
-    return {"targets": targets}
+    return {"targets": targets, "clusters": targets.max() + 1}
 
 
 def stages(config: Config) -> list[StagePlan]:
@@ -59,7 +59,7 @@ def stages(config: Config) -> list[StagePlan]:
 
     optimiser = replace(model_optimiser(settings, config.training.momentum), decay_vectors=True)
     plan = StagePlan("cipr", settings.epochs, Always(RAW), objective, {"model": optimiser}, limit=limit(settings))
-    return [replace(plan, refresh=refresh)]
+    return [replace(plan, refresh=refresh, tells=("clusters",))]
 
 
 def head(config: Config, dim: int, n_categories: int) -> Head:
@@ -68,4 +68,4 @@ def head(config: Config, dim: int, n_categories: int) -> Head:
     return ContrastiveHead(dim, n_categories, *widths, short=True)
 
 
-METHOD = Method(stages, head, clusters="neighbors", count=count_by_neighbors)
+METHOD = Method(stages, head, clusters="neighbors", count=count_by_neighbors, count_least=2)

@@ -62,9 +62,10 @@ def follow(
 
 
 def draw_instances(targets: Int[Tensor, " n"], size: int, instances: int, steps: int, seed: int) -> list[Tensor]:
-    """Draw the images of some conceptions for every step, `instances` of each, `size` in all; none without conceptions.
+    """Draw `instances` images of each of some conceptions for every step; none without conceptions.
 
-    Conceptions come in a random order that is used up before it begins again. One with fewer images repeats some.
+    As many conceptions as fit into `size` images, one at least. They come in a random order that is used up before it
+    begins again. One with fewer images repeats some.
     """
     generator = torch.Generator().manual_seed(seed)
     members = [(targets == c).nonzero()[:, 0] for c in range(int(targets.max()) + 1)] if len(targets) else []
@@ -98,7 +99,8 @@ def stages(config: Config) -> list[StagePlan]:
         found.fit(points, start.labels.numpy())
         targets = torch.full((start.n_images,), -1)
         targets[start.images] = torch.from_numpy(found.labels_).long()
-        return {"targets": targets, "centroids": torch.from_numpy(found.cluster_centers_).float()}
+        centroids = torch.from_numpy(found.cluster_centers_).float()
+        return {"targets": targets, "centroids": centroids, "conceptions": torch.tensor(len(centroids))}
 
     def extra(memory: Memory, batch_size: int, steps: int, seed: int) -> list[Tensor]:
         return draw_instances(memory["targets"], batch_size, settings.instances, steps, seed)
@@ -133,7 +135,7 @@ def stages(config: Config) -> list[StagePlan]:
     momentum, ratio = config.training.momentum, settings.backbone_ratio
     optimiser = Optimiser(learning_rate, settings.weight_decay, momentum, decay_vectors=True, backbone_ratio=ratio)
     plan = StagePlan("dccl", settings.epochs, Always(RAW), objective, {"model": optimiser}, limit=limit(settings))
-    return [replace(plan, refresh=refresh, remember=remember, extra=extra)]
+    return [replace(plan, refresh=refresh, remember=remember, extra=extra, tells=("conceptions",))]
 
 
 def head(config: Config, dim: int, n_categories: int) -> Head:

@@ -9,7 +9,8 @@ from sptnet.head import ContrastiveHead, Head
 from sptnet.losses import ContrastiveLoss, contrastive_loss
 from sptnet.methods.method import Method
 from sptnet.methods.phases import RAW, Always
-from sptnet.methods.stage_plan import Limit, Optimiser, StagePlan, Step
+from sptnet.methods.simgcd import limit
+from sptnet.methods.stage_plan import Optimiser, StagePlan, Step
 from sptnet.schedules import cosine_by_epoch
 
 
@@ -24,8 +25,7 @@ def stages(config: Config) -> list[StagePlan]:
         return cosine_by_epoch(settings.learning_rate, settings.final_ratio, epoch, epochs)
 
     optimiser = Optimiser(learning_rate, settings.weight_decay, config.training.momentum, decay_vectors=True)
-    limit = Limit(settings.minutes, settings.max_steps, settings.anneal_steps)
-    return [StagePlan("gcd", settings.epochs, Always(RAW), objective, {"model": optimiser}, limit=limit)]
+    return [StagePlan("gcd", settings.epochs, Always(RAW), objective, {"model": optimiser}, limit=limit(settings))]
 
 
 def head(config: Config, dim: int, n_categories: int) -> Head:

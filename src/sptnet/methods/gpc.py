@@ -20,7 +20,7 @@ from sptnet.clustering.mixture.split_merge_mixture import SplitMergeMixture
 from sptnet.clustering.semi_supervised_kmeans import SemiSupervisedKMeans
 from sptnet.config import Config, GpcSettings
 from sptnet.head import ContrastiveHead, Head
-from sptnet.losses import Loss, at_least_float32, contrastive_loss
+from sptnet.losses import Loss, at_least_float32, contrastive_loss, unit_rows
 from sptnet.methods.method import Labels, Method, Points
 from sptnet.methods.phases import RAW, Always
 from sptnet.methods.simgcd import limit, model_optimiser
@@ -72,9 +72,7 @@ def prototype_loss(
     if len(features) == 0:
         return features.sum()
     with torch.autocast(features.device.type, enabled=False):  # keep the matrix product in full precision
-        length = torch.linalg.vector_norm(features, dim=1, keepdim=True)
-        unit = features / torch.where(length > 0, length, 1.0)  # the gradient is finite for a row of zeros too
-        cosines = unit @ prototypes.detach().to(features.dtype).T
+        cosines = unit_rows(features) @ prototypes.detach().to(features.dtype).T
         logits = cosines / temperatures.detach().to(features.dtype)
         return F.cross_entropy(logits, targets[targets >= 0].long().repeat(2))
 
@@ -91,20 +89,21 @@ class GpcLoss(Loss):
 def find_prototypes(start: EpochStart, settings: GpcSettings) -> Memory:
     """Cluster the features, split and merge clusters, and return prototypes, temperatures and the cluster per image.
 
-    The number of clusters is carried from epoch to epoch; the published code begins every epoch with the true one. Its
-    other slips are not made here either: sub-clusters looked up by class, and ids of labelled images that are not those
-    of their clusters unless the known classes are sorted.
+    Without `split_merge` there are as many clusters as categories. With it, the number of clusters is carried from
+    epoch to epoch; the published code begins every epoch with the true one. Its other slips are not made here either:
+    sub-clusters looked up by class, and ids of labelled images that are not those of their clusters unless the known
+    classes are sorted.
     """
     points = F.normalize(start.features, dim=1)
     count = int(start.memory.get("count", start.n_categories))
     kmeans = SemiSupervisedKMeans(count, STARTS, random_state=start.seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # an empty cluster vanishes below
+        warnings.simplefilter("ignore", ConvergenceWarning)  # an empty cluster draws no image
         kmeans.fit(points.numpy(), start.labels.numpy())
-    mean = points.mean(0).numpy()
-    found, count = split_and_merge(
-        points.numpy(), kmeans.labels_, start.n_known, mean, start.seed, accept=settings.accept
-    )
+    found = kmeans.labels_
+    if settings.split_merge:
+        mean = points.mean(0).numpy()
+        found, count = split_and_merge(points.numpy(), found, start.n_known, mean, start.seed, accept=settings.accept)
     assignment = torch.from_numpy(found).long()
     sums, _ = cluster_sums(points, assignment, count)
     prototypes = F.normalize(sums, dim=1)
@@ -137,7 +136,7 @@ def stages(config: Config) -> list[StagePlan]:
 
     optimiser = replace(model_optimiser(settings, config.training.momentum), decay_vectors=True)
     plan = StagePlan("gpc", settings.epochs, Always(RAW), objective, {"model": optimiser}, limit=limit(settings))
-    return [replace(plan, refresh=refresh)]
+    return [replace(plan, refresh=refresh, tells=("count",))]
 
 
 def head(config: Config, dim: int, n_categories: int) -> Head:

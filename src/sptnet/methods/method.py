@@ -29,5 +29,9 @@ class Method:
     `neighbors`, selective neighbour clustering assigns the training images, and its centroids all others."""
     start: Literal["none", "model", "backbone"] = "none"
     """What a finished run named by the setting `start_from` gives: its whole model, or its backbone alone."""
+    starts_from: tuple[str, ...] = ()
+    """Methods whose runs it builds on. A model directory, of which no method is known, is taken as it is."""
     count: Callable[[Points, Labels, int], int] | None = None
     """Number of categories by the method's own rule, from unit features, labels and a seed, if it has one."""
+    count_least: int = 1
+    """Known classes that this rule takes at least; with fewer the categories are counted as with other methods."""

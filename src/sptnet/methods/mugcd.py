@@ -6,14 +6,21 @@ The weights of the teacher are a moving average of those of the student. Logits 
 import math
 from dataclasses import dataclass, replace
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from sptnet.config import Config
 from sptnet.head import Head, PrototypeHead
-from sptnet.losses import STUDENT_TEMPERATURE, Loss, Scalar, at_least_float32, cross_entropy, mean_entropy_gap
+from sptnet.losses import (
+    STUDENT_TEMPERATURE,
+    Loss,
+    Scalar,
+    at_least_float32,
+    cross_entropy,
+    mean_entropy_gap,
+    swapped_prediction,
+)
 from sptnet.methods import gcd
 from sptnet.methods.method import Method
 from sptnet.methods.phases import STRONG, Always
@@ -45,13 +52,8 @@ def teacher_distillation(
 
     Rows of the student are strong views, rows of the teacher weak views of the same images. Zero for an empty batch.
     """
-    student_logits = at_least_float32(student_logits)
-    if len(student_logits) == 0:
-        return student_logits.sum()
-    log_p = F.log_softmax(student_logits / student_temperature, dim=1)
-    teacher = at_least_float32(teacher_logits.detach()) / teacher_temperature
-    one, two = F.softmax(teacher, dim=1).to(log_p.dtype).chunk(2)
-    return -(torch.cat([two, one]) * log_p).sum(1).mean()
+    sharp = F.softmax(at_least_float32(teacher_logits.detach()) / teacher_temperature, dim=1)
+    return swapped_prediction(student_logits, sharp, student_temperature)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ def stages(config: Config) -> list[StagePlan]:
         decides="teacher",
         head=lambda present, dim, n_categories: PrototypeHead(dim, n_categories, projects=False),
     )
-    return [stage] if settings.start_from else [*gcd.stages(config), stage]
+    if settings.start_from:
+        return [stage]
+    return [*(replace(first, sorts_as="gcd") for first in gcd.stages(config)), stage]
 
 
 def head(config: Config, dim: int, n_categories: int) -> Head:
@@ -97,4 +101,4 @@ def head(config: Config, dim: int, n_categories: int) -> Head:
     return gcd.head(config, dim, n_categories)
 
 
-METHOD = Method(stages, head, start="backbone")
+METHOD = Method(stages, head, start="backbone", starts_from=("gcd",))

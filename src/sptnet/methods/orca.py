@@ -118,7 +118,7 @@ def stages(config: Config) -> list[StagePlan]:
 
     optimisers: dict[Group, Optimiser] = {"model": model_optimiser(settings, config.training.momentum)}
     plan = StagePlan("orca", settings.epochs, Always(RAW), objective, optimisers, limit=limit(settings))
-    return [replace(plan, refresh=refresh)]
+    return [replace(plan, refresh=refresh, tells=("margin",))]
 
 
 def head(config: Config, dim: int, n_categories: int) -> Head:

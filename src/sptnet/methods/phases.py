@@ -101,7 +101,12 @@ class TakeTurns:
         return self.second if turn % 2 else self.first
 
     def check(self, epochs: int, batches: int) -> None:
-        """Raise if the training ends before the second phase begins."""
+        """Raise if one of the phases never comes."""
+        if self.restarts(batches) and self.k == 1 == batches:
+            raise Misuse(
+                f"an epoch has a single batch, and with `sptnet.k=1` it is always the {self.second.name}'s turn. Count "
+                "the turns through all epochs with `sptnet.counter=continuous`."
+            )
         if not self.restarts(batches) and self.k >= epochs * batches:
             raise Misuse(
                 f"a turn has {self.k} batches (`sptnet.k`), but the whole training only {epochs * batches}: the "

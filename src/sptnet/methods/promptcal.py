@@ -15,6 +15,7 @@ from torch import Tensor
 
 from sptnet.clustering.graph.affinity import affinity_graph
 from sptnet.config import CalibratedSettings, Config, PromptCalSettings, TrainedSettings
+from sptnet.errors import Misuse
 from sptnet.head import CentroidHead, Head, TwinHead
 from sptnet.losses import Loss, Scalar, contrastive_loss, info_nce, supervised_contrastive, unit_rows
 from sptnet.methods.method import Method
@@ -166,6 +167,11 @@ def calibrate(step: Step, prefix: str, settings: CalibratedSettings, seed: int) 
 def stages(config: Config) -> list[StagePlan]:
     """Return the two stages of PromptCAL: contrast, then calibrated contrast with a mean teacher."""
     first, second, momentum = config.promptcal, config.promptcal_calibrated, config.training.momentum
+    if first.supervised_tokens > config.prompt.tokens:
+        raise Misuse(
+            f"`promptcal.supervised_tokens` is {first.supervised_tokens}, but there are {config.prompt.tokens} prompt "
+            "tokens. Give at most that many, or more `prompt.tokens`."
+        )
 
     def objective(step: Step) -> PromptCalLoss:
         of_class, of_tokens = (

@@ -97,6 +97,8 @@ def stages(config: Config) -> list[StagePlan]:
 
 def head(config: Config, dim: int, n_categories: int) -> Head:
     """Build one linear head over all categories."""
+    if config.rankstats.top > dim:
+        raise Misuse(f"`rankstats.top` is {config.rankstats.top}, but features have {dim} dimensions. Give fewer.")
     return LinearHead(dim, n_categories)
 
 

@@ -56,4 +56,4 @@ def stages(config: Config) -> list[StagePlan]:
     return [stage] if settings.start_from else [*simgcd.stages(config), stage]
 
 
-METHOD = Method(stages, simgcd.head, start="model")
+METHOD = Method(stages, simgcd.head, start="model", starts_from=("simgcd", "sptnet"))

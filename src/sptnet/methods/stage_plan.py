@@ -86,7 +86,7 @@ class Step:
 
     @property
     def logits(self) -> Float[Tensor, "2b k"]:
-        """Cosines to the prototypes, without temperature."""
+        """Logits of the head, without temperature: cosines if it has prototypes."""
         return self.rows["logits"]
 
     @property
@@ -158,6 +158,8 @@ class StagePlan:
     """Runs before every epoch and returns the new memory: pseudo-labels, centroids, margins."""
     remember: Remember | None = None
     """Runs after every step, without gradients, and returns the new memory."""
+    tells: tuple[str, ...] = ()
+    """Numbers in the memory that the log shows after every epoch."""
     extra: ExtraImages | None = None
     teacher: Decay | None = None
     """Keep a mean teacher, an exponential moving average of the trained weights."""
@@ -170,3 +172,5 @@ class StagePlan:
     token_outputs: int = 0
     """Number of prompt tokens whose mean output is projected too."""
     anchor: Anchor | None = None
+    sorts_as: str | None = None
+    """Name of the method whose clustering, if any, sorts the images while this stage trains; None: that of the run."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sptnet.config import Config
 from sptnet.head import Head, PrototypeHead
-from sptnet.losses import STUDENT_TEMPERATURE, Loss, Scalar, at_least_float32
+from sptnet.losses import Loss, at_least_float32, swapped_prediction
 from sptnet.methods.method import Method
 from sptnet.methods.phases import RAW, Always
 from sptnet.methods.simgcd import limit, model_optimiser
@@ -57,18 +57,6 @@ def targets_of(
     balanced = [sinkhorn(view[~labelled], epsilon, iterations) for view in logits.chunk(2)]
     targets[~labelled.repeat(2)] = torch.cat(balanced)
     return targets
-
-
-def swapped_prediction(
-    logits: Float[Tensor, "2b k"], targets: Float[Tensor, "2b k"], temperature: float = STUDENT_TEMPERATURE
-) -> Scalar:
-    """Cross-entropy of each view against the detached target of the other view; zero for an empty batch."""
-    logits = at_least_float32(logits)
-    if len(logits) == 0:
-        return logits.sum()
-    log_p = F.log_softmax(logits / temperature, dim=1)
-    one, two = targets.detach().to(log_p.dtype).chunk(2)
-    return -(torch.cat([two, one]) * log_p).sum(1).mean()
 
 
 @dataclass(frozen=True)

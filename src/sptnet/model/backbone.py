@@ -162,9 +162,9 @@ class Backbone(nn.Module):
         """
         if isinstance(self.vit, Eva):
             raise Misuse(
-                f"{self.name} has rotary positions, which do not allow deep prompt tokens (prompt.kind=vpt). "
-                "Give pixel prompts, such as `prompt.kind=spatial+global`, or a backbone such as "
-                "vit_base_patch16_224.dino."
+                f"{self.name} has rotary positions, which do not allow deep prompt tokens. Give a backbone such as "
+                "vit_base_patch16_224.dino, or a method with other prompts, such as sptnet with "
+                "`prompt.kind=spatial+global`."
             )
 
 

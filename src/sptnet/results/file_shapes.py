@@ -72,6 +72,13 @@ class PlanShape(FileShape):
     """Plan of a discovery."""
 
     minutes: Annotated[float, Field(gt=0, le=MOST)] | None = None
+    tries: bool = False
+
+
+class VerdictShape(FileShape):
+    """Verdict of the trial on hidden labels."""
+
+    prefers_clustering: bool
 
 
 Scores = dict[str, AccuracyShape]
@@ -86,6 +93,7 @@ class FactsShape(FileShape):
     finished: Moment | None = None
     parts: Annotated[list[PartShape], Field(min_length=1)] = Field(default_factory=lambda: [PartShape()])
     plan: PlanShape = PlanShape()
+    trial: VerdictShape | None = None
     command: list[str] = Field(default_factory=list)
     seed: int | None = None
     device: str = ""

@@ -24,10 +24,11 @@ FILES = (
     *(CONFIG, FACTS, "metrics.jsonl", "split.json", "predictions.csv", "estimate.json"),
     *("labels.csv", "earlier.csv", UNREADABLE, DUPLICATES, "features.safetensors", "report.html"),
 )
+# Versions before 0.3.0 kept the best epoch as a model.
 MODELS = ("model", *(f"{kind}-{stage}" for kind in ("model", "best") for stage in Config.stage_names()))
 _MODEL_FILES = r"model\.json|model\.safetensors(\.part)?|\.tmp\w{6}"  # .tmp: of safetensors, after a kill
 INSIDE = {
-    "checkpoints": re.compile(r"stage\d+-epoch\d{5,}\.safetensors(\.part)?|\.tmp\w{6}"),
+    "checkpoints": re.compile(r"(stage\d+-epoch\d{5,}|best-stage\d+)\.safetensors(\.part)?|\.tmp\w{6}"),
     "categories": re.compile(r"\d{3,}-.*\.png", re.DOTALL),
     COUNTS: re.compile(r"\d+\.safetensors(\.part)?|\.tmp\w{6}"),
     "tokens": None,

@@ -2,7 +2,7 @@
 
 config.toml      every setting, as resolved          metrics.jsonl    one line per epoch
 run.json         versions, seed, command, data       predictions.csv  one row per image
-split.json       which images are labelled           checkpoints/     to resume from
+split.json       which images are labelled           checkpoints/     to resume from; the best epoch, if selected
 estimate.json    of n_categories = "auto"            tokens/          the token bank, if any
 features.safetensors  of every image                 edits.jsonl      a person's changes
 report.html      the page of `sptnet report`
@@ -12,8 +12,8 @@ labels.csv, earlier.csv  of another round: its labels, and the categories of the
 unreadable.csv   images that a discovery skipped, with the reason
 duplicates.csv   of `data.skip_duplicates`: duplicates, and which ones were left out
 model/           the finished model                  model-<stage>/   the model at the end of an earlier stage
-best-<stage>/    the best epoch so far, if selected  .sptnet-run      marks the folder as a run
-.lock            while a process writes the run      .edits.lock      while an edit is added
+.sptnet-run      marks the folder as a run           .lock            while a process writes the run
+.edits.lock      while an edit is added
 """
 
 import json

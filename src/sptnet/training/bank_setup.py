@@ -33,7 +33,8 @@ def with_bank(
     if views.bank and views.bank_folder:
         read_header(bank_folder(views, run, machine))  # refuses files of others before anything is written
     if views.bank == "auto":
-        bank = choose_bank(config, run, backbone, n_images, tell, machine) if stages_of(config) else 0
+        uses = reads_raw_views(stages_of(config))
+        bank = choose_bank(config, run, backbone, n_images, tell, machine) if uses else 0
         return config.changed(views={"bank": bank})
     if views.bank and config.backbone.trainable_blocks > 1:
         raise Misuse(
@@ -65,6 +66,12 @@ def choose_bank(
             "`views.bank_folder=DIR`."
         )
     return bank
+
+
+def reads_raw_views(stages: Sequence[StagePlan]) -> bool:
+    """True if a stage has views without prompts: all others change with the prompts and cannot be stored."""
+    views = (view for plan in stages for phase in plan.turns.phases for view in phase.all_views)
+    return any(not view.prompted for view in views)
 
 
 def trains_on_strong_views(stages: Sequence[StagePlan]) -> bool:

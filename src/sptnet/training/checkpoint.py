@@ -1,6 +1,7 @@
 """Checkpoints: one safetensors file per epoch, written atomically and verified when read."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,16 +67,32 @@ def frozen_digest(model: nn.Module, trained: set[str]) -> str:
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint and remove all but the newest two."""
-    make_folder(folder)
+    path = folder / f"stage{checkpoint.stage}-epoch{checkpoint.epoch:05d}.safetensors"
+    write_checkpoint(path, checkpoint)
+    for old in checkpoints(folder)[:-KEEP]:
+        old.unlink()
+    return path
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint with its checksum."""
+    make_folder(path.parent)
     said = {"stage": checkpoint.stage, "epoch": checkpoint.epoch, "momentum": _n_momentum(checkpoint.tensors)}
     facts = json.dumps(said | checkpoint.facts)
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     metadata = {"sptnet": facts, "sha256": digest(tensors, facts)}
-    path = folder / f"stage{checkpoint.stage}-epoch{checkpoint.epoch:05d}.safetensors"
     write_atomically(path, lambda part: save_file(tensors, part, metadata))
-    for old in sorted(folder.glob("stage*.safetensors"))[:-KEEP]:
-        old.unlink()
-    return path
+
+
+def best_checkpoint(folder: Path, stage: int) -> Path:
+    """Path of the best epoch of a stage, if one is selected."""
+    return folder / f"best-stage{stage}.safetensors"
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Paths of all checkpoints, the oldest first."""
+    found = ((re.fullmatch(r"stage(\d+)-epoch(\d+)", path.stem), path) for path in folder.glob("stage*.safetensors"))
+    return [path for _, path in sorted((tuple(map(int, name.groups())), path) for name, path in found if name)]
 
 
 def _n_momentum(tensors: Mapping[str, Tensor]) -> int:
@@ -84,14 +101,14 @@ def _n_momentum(tensors: Mapping[str, Tensor]) -> int:
 
 def newest_checkpoint(folder: Path) -> Path | None:
     """Path of the newest checkpoint, if any."""
-    found = sorted(folder.glob("stage*.safetensors"))
+    found = checkpoints(folder)
     return found[-1] if found else None
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint and verify its checksum."""
-    others = sorted(p.name for p in path.parent.glob("stage*.safetensors") if p != path)
-    go_on = f"goes on from {others[-1]}" if others else "starts the run again"
+    others = [other for other in checkpoints(path.parent) if other != path]
+    go_on = f"goes on from {others[-1].name}" if others else "starts the run again"
     with reading_tensors(path, f"Delete it; `resume=True` then {go_on}."):
         tensors, metadata = load_tensors(path)
         if not {"sptnet", "sha256"} <= metadata.keys():

@@ -27,6 +27,8 @@ class EpochReport:
     steps: dict[str, int] = field(default_factory=dict)
     losses: dict[str, dict[str, float]] = field(default_factory=dict)
     learning_rates: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, float] = field(default_factory=dict)
+    """Numbers in the memory of the stage."""
     images_per_second: float = 0.0
     seconds: float = 0.0
     waiting: float = 0.0

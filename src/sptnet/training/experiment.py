@@ -164,6 +164,8 @@ class Experiment:
 
     def _resume_point(self) -> Checkpoint | None:
         path = newest_checkpoint(self.run_folder.checkpoints)
+        if path is None and not self.state.stages:
+            return None
         if path is None:
             self.tell(f"{self.run_folder.path} has no checkpoint yet: starting from the beginning")
             return None
@@ -227,12 +229,13 @@ def writing(run: RunFolder, resume: bool = False, overwrite: bool = False) -> It
 
         everyone.do_first(lock)
         try:
-            yield
+            with noted_interrupts():  # the end of a worker by a signal is a stop, not a failure
+                yield
         except BaseException as error:
             if everyone.is_first:
                 _write_end(run, error)
             if isinstance(error, NotWritten) and run.is_run:
-                then = "go on with `resume=True`; the last whole epoch is kept"
+                then = "go on with `resume=True`; whole epochs are kept"
                 raise NotWritten(error.path, error.number, then) from error
             raise
 

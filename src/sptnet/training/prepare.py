@@ -12,10 +12,11 @@ from torch import Tensor
 
 from sptnet.clustering.centroids import find_centroids
 from sptnet.clustering.count import CountEstimate
-from sptnet.config import Config, TimedSettings
+from sptnet.config import BackboneSettings, Config, TimedSettings
 from sptnet.config.sections import MOST_EPOCHS
 from sptnet.data.load import SplitImages, load_data, resolve_n_categories
 from sptnet.data.split import Split
+from sptnet.data.split_file import labelled_ids
 from sptnet.errors import Misuse
 from sptnet.head import PrototypeHead
 from sptnet.inference.count_categories import count_categories
@@ -34,10 +35,10 @@ from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.distributed import World, world
 from sptnet.runtime.progress import Say, say
 from sptnet.runtime.seeds import seed_of, seeded
-from sptnet.runtime.text import listed
+from sptnet.runtime.text import count, listed, printable
 from sptnet.schedules import steps_per_epoch
 from sptnet.training.anchor import check_anchor
-from sptnet.training.bank_setup import with_bank
+from sptnet.training.bank_setup import reads_raw_views, with_bank
 from sptnet.training.batching.sampler import check_batch_size
 from sptnet.training.run_state import RunState
 
@@ -65,7 +66,7 @@ def prepare(
     config = with_enough_epochs(config, len(images.split.training))
     stages = method.stages(config)
     check(config, images.split, tell)
-    start = load_start(config)
+    start = load_start(config, images)
     whole = start if method.start == "model" else None
     if start is None:
         backbone = backbone or backbone_from(config, everyone)
@@ -79,7 +80,7 @@ def prepare(
     asked = config.n_categories
     if asked == "auto" and whole is not None:
         asked = len(whole[1].categories)
-    elif asked == "auto" and method.count is not None:
+    elif asked == "auto" and method.count is not None and images.split.n_known >= method.count_least:
         asked = count_by_method(method.count, cache.compute_all(backbone.to(compute.device)), images, config, everyone)
         tell(f"{config.method} finds {asked} categories")
     elif asked == "auto":
@@ -89,6 +90,11 @@ def prepare(
         found = "seems to be 1 category" if asked == 1 else f"seem to be {asked} categories"
         tell(f"there {found} ({low} to {high} are plausible)")
     n_categories = resolve_n_categories(asked, config.category_factor, images.split)
+    if method.clusters == "plain" and n_categories > len(images.split.unlabelled):
+        raise Misuse(
+            f"`n_categories` is {n_categories}, but {config.method} clusters only the {len(images.split.unlabelled)} "
+            "unlabelled images. Give at most that many, or use sskmeans."
+        )
     config = config.model_copy(update={"n_categories": n_categories, "category_factor": 1.0})
     if whole is None:
         with seeded(seed_of(config.seed, "head")):
@@ -104,8 +110,8 @@ def prepare(
     state = RunState(
         config, images, method, stages, names, model.to(compute.device), cache, compute, everyone, estimate
     )
-    if config.head.start == "clusters":
-        state.frozen = cache.kept  # computed whenever such a run is prepared, so that a resumed run has them too
+    if start is None and needs_frozen(config):  # computed whenever a run is prepared: a resumed one has them too
+        state.frozen = cache.compute_all(backbone.to(compute.device))
     _check_model(state)
     n_images = len(images.image_set)
     state.config = everyone.from_first(
@@ -114,8 +120,13 @@ def prepare(
     return state
 
 
+def needs_frozen(config: Config) -> bool:
+    """True if the certainty of the images takes features from before training."""
+    return config.head.start == "clusters" or config.training.certainty == "calibrated"
+
+
 def count_by_method(
-    count: Callable[[Points, Labels, int], int],
+    rule: Callable[[Points, Labels, int], int],
     features: Float[Tensor, "n dim"],
     images: SplitImages,
     config: Config,
@@ -124,7 +135,7 @@ def count_by_method(
     """Count the categories by a method's own rule; `features` has a row per image of the set."""
     split, seed = images.split, seed_of(config.seed, "count") % 2**32
     points = F.normalize(features[split.training], dim=1).numpy()
-    return everyone.from_first(lambda: count(points, split.training_labels, seed))
+    return everyone.from_first(lambda: rule(points, split.training_labels, seed))
 
 
 @torch.no_grad()
@@ -178,7 +189,12 @@ def check(config: Config, split: Split, tell: Say = say) -> None:
                 "them."
             )
     n_images, batch_size = len(split.training), config.training.batch_size
-    for plan in method.stages(config):
+    stages = method.stages(config)
+    if config.views.bank not in (0, "auto") and stages and not reads_raw_views(stages):
+        raise Misuse(
+            f"{config.method} adds prompts to every view, so a token bank has none to store. Leave `views.bank` out."
+        )
+    for plan in stages:
         check_batch_size(n_images, batch_size)
         if plan.anchor is not None:
             check_anchor(plan.anchor)
@@ -205,16 +221,55 @@ def start_of(config: Config) -> str | None:
     return run
 
 
-def load_start(config: Config) -> tuple[GcdModel, ModelCard] | None:
-    """Load the finished model that a method starts from, if the settings name one."""
-    run = start_of(config)
+def load_start(config: Config, images: SplitImages) -> tuple[GcdModel, ModelCard] | None:
+    """Load the finished model that a method starts from, if the settings name one, and refuse one that does not fit."""
+    run, method = start_of(config), method_of(config)
     if run is None:
         return None
     model, card = load_model(run)
-    if method_of(config).start == "model" and not isinstance(model.head, PrototypeHead):
-        raise Misuse(f"{run} has no trained classifier to build on. Give a run of simgcd or sptnet.")
+    folder, wanted = RunFolder(run), " or ".join(method.starts_from)
+    of_method = folder.config().method if folder.is_run else None
+    if of_method is not None and of_method not in method.starts_from:
+        raise Misuse(
+            f"{run} is a run of {of_method}, but {config.method} builds on one of {wanted}. Give such a run, or the "
+            f"model directory {folder.model} to build on it all the same."
+        )
+    if method.start == "model" and not isinstance(model.head, PrototypeHead):
+        raise Misuse(f"{run} has no trained classifier to build on. Give a run of {wanted}.")
+    _check_labels_of_start(folder, card, images)
+    _check_backbone_of_start(run, model.backbone, config)
     model.trainable_blocks = config.backbone.trainable_blocks
     return model, card
+
+
+def _check_labels_of_start(start: RunFolder, card: ModelCard, images: SplitImages) -> None:
+    """Refuse a start that has learned labels which are hidden here: of new classes, or of images that are scored."""
+    split, ids = images.split, images.image_set.ids
+    classes = set(card.categories[: card.n_known]) & set(split.new_classes)
+    if classes:
+        raise Misuse(
+            f"{start.path} was trained with labels of {listed(sorted(classes))}, which are to be discovered here. "
+            "Start from a run with the same `data.known_classes`."
+        )
+    if start.split_file.is_file():
+        hidden = sorted({ids[i] for i in (*split.unlabelled, *split.test)} & labelled_ids(start.split_file))
+        if hidden:
+            raise Misuse(
+                f"{start.path} was trained with labels that are hidden here, those of {count(hidden, 'image')} such as "
+                f"{printable(hidden[0])}. Start from a run with the same images and the same `data.split_seed`."
+            )
+
+
+def _check_backbone_of_start(run: str, found: Backbone, config: Config) -> None:
+    """Refuse another backbone than that of the start; the default name stands for no choice."""
+    asked, size = config.backbone, found.pixels.image_size
+    other = asked.name != found.name and asked.name != BackboneSettings().name
+    if other or asked.image_size not in (None, size):
+        wanted = f"{asked.name}{'' if asked.image_size is None else f' at {asked.image_size} px'}"
+        raise Misuse(
+            f"{run} has the backbone {found.name} at {size} px, which its training goes on with, and not {wanted}. "
+            "Leave `backbone.name` and `backbone.image_size` out, or start from a run with that backbone."
+        )
 
 
 def check_start(card: ModelCard, config: Config, known_classes: tuple[str, ...]) -> None:

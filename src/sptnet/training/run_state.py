@@ -20,6 +20,7 @@ from sptnet.data.readable import fingerprint
 from sptnet.errors import Failure
 from sptnet.head import CentroidHead, ContrastiveHead
 from sptnet.inference.features import FeatureCache, Outputs, with_top
+from sptnet.methods import METHODS
 from sptnet.methods.method import Method
 from sptnet.methods.stage_plan import StagePlan
 from sptnet.model.calibrator import Calibrator
@@ -70,9 +71,14 @@ class RunState:
     """Calibration of the finished model, if there is one."""
     decider: GcdModel | None = None
     """Mean teacher whose predictions count instead of the model's, while a stage with such a teacher trains."""
+    sorts_as: str = field(init=False)
+    """Name of the method whose clustering, if any, sorts the images at present."""
     assigned: Indices | None = None
     """Category per image by a clustering that is more than the nearest centroid; -1 for images it did not see."""
     _fingerprints: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.sorts_as = self.config.method
 
     def fingerprint(self, version: int) -> str:
         """Digest of the images and labels, computed once; `version` says what is read of files."""
@@ -90,6 +96,17 @@ class RunState:
     def is_last(self, stage: int) -> bool:
         """True for the last stage."""
         return stage == len(self.stages) - 1
+
+    @property
+    def sorts_by(self) -> str:
+        """The clustering that sorts the images at present, `no` for a classifier; see `Method.clusters`."""
+        return METHODS[self.sorts_as].clusters
+
+    def begin_stage(self, plan: StagePlan) -> None:
+        """Give the model the head and the prompts of a stage."""
+        self.sorts_as = plan.sorts_as or self.config.method
+        self.replace_head(plan)
+        self.attach_prompt(plan)
 
     def attach_prompt(self, plan: StagePlan) -> None:
         """Attach fresh prompts of the kind that a stage trains, unless it keeps those of the stage before."""
@@ -164,7 +181,7 @@ class RunState:
 
     def cluster(self) -> None:
         """Compute the centroids of a method that clusters, from the present features."""
-        if self.method.clusters == "no":
+        if self.sorts_by == "no":
             return
         head, split = self.deciding.head, self.images.split
         centroid_head = head.classifier if isinstance(head, ContrastiveHead) else head
@@ -172,11 +189,11 @@ class RunState:
         features = self.features.outputs(self.deciding, split.training, self.bank).features
         if first_not_finite({"features": features}) is not None:
             raise diverged("the features of the images are not finite")
-        if self.method.clusters == "neighbors":
+        if self.sorts_by == "neighbors":
             centroid_head.centroids.copy_(self._cluster_neighbors(features))
             return
-        settings: ClusteringSettings = getattr(self.config, self.config.method)
-        seed, semi_supervised = seed_of(self.config.seed, "clustering"), self.method.clusters == "semi-supervised"
+        settings: ClusteringSettings = getattr(self.config, self.sorts_as)
+        seed, semi_supervised = seed_of(self.config.seed, "clustering"), self.sorts_by == "semi-supervised"
         centroids = self.world.from_first(
             lambda: find_centroids(
                 features,
@@ -193,9 +210,9 @@ class RunState:
     def _cluster_neighbors(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "k dim"]:
         """Assign the training images by selective neighbour clustering; returns the centroids."""
         split = self.images.split
-        points = F.normalize(features, dim=1).numpy()
+        points, join = F.normalize(features, dim=1).numpy(), self.config.cipr.join_classes
         found = self.world.from_first(
-            lambda: SelectiveNeighborClustering(len(self.names)).fit(points, split.training_labels)
+            lambda: SelectiveNeighborClustering(len(self.names), join).fit(points, split.training_labels)
         )
         self.assigned = np.full(len(self.images.image_set), -1, dtype=np.int64)
         self.assigned[split.training] = found.labels_
@@ -218,5 +235,5 @@ class RunState:
 
     def load(self, folder: Path) -> None:
         """Replace the model by a saved one."""
-        self.model = load_model(folder)[0].to(self.compute.device)
+        self.model, self.decider, self.assigned = load_model(folder)[0].to(self.compute.device), None, None
         self.features.forget()

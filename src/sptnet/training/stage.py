@@ -13,7 +13,15 @@ from sptnet.results.scores import format_scores
 from sptnet.results.track import RunTrack
 from sptnet.runtime.progress import Say, bar
 from sptnet.training.batching.batches import TrainingData
-from sptnet.training.checkpoint import Checkpoint, check_frozen, frozen_digest, save_checkpoint
+from sptnet.training.checkpoint import (
+    Checkpoint,
+    best_checkpoint,
+    check_frozen,
+    frozen_digest,
+    load_checkpoint,
+    save_checkpoint,
+    write_checkpoint,
+)
 from sptnet.training.deadline import ANNEALED_SHARE, Ending
 from sptnet.training.epoch_report import EpochReport
 from sptnet.training.run_state import RunState
@@ -37,8 +45,7 @@ class Stage:
         state, folder, number = self.state, self.folder, self.number
         if number > 0 and checkpoint is not None:
             state.load(folder.model_of_stage(state.stages[number - 1].name))
-        state.replace_head(self.plan)
-        state.attach_prompt(self.plan)
+        state.begin_stage(self.plan)
         state.open_bank(folder.path)
         trainer = self.trainer()
         if self.plan.decides == "teacher" and trainer.teacher is not None:
@@ -51,22 +58,25 @@ class Stage:
             trainer.restore(checkpoint)
             best = checkpoint.facts.get("best")
             self.best = tuple(best) if best else None
+        due = True
         for report in epochs_with_bar(trainer, check_interrupt):
             state.features.forget()
             state.check_weights()
             line = self._line(report, trainer.finished)
-            self._keep_best(line)
+            self._keep_best(line, trainer)
             state.world.do_first(partial(self._keep, line, trainer.checkpoint(frozen=frozen, best=self.best)))
             self.tell_epoch(in_words(line, self.plan.epochs))
+            due = False
+        ending = trainer.ending
         if self.selects:
-            state.load(self._best_folder)
-        else:
+            self._return_to_best(trainer)
+        if self.selects or due:  # due: the run was stopped just here
             if state.is_last(number):
                 state.compute_all_features()
-            state.cluster()  # once more, for a run that was stopped just here
+            state.cluster()
         state.settle_decider()
         state.save(folder.model if state.is_last(number) else folder.model_of_stage(self.plan.name))
-        self._record(trainer.ending)
+        self._record(ending)
 
     def trainer(self) -> StageTrainer:
         """Build the trainer of the stage with the present model."""
@@ -96,7 +106,7 @@ class Stage:
         scores_now = last or report.epoch % state.config.training.evaluate_every == 0
         if last and state.is_last(self.number) and not self.selects:
             state.compute_all_features()  # all that follows the training needs them
-        elif scores_now and state.method.clusters != "no":
+        elif scores_now and state.sorts_by != "no":
             state.look(split.training)  # for clustering and scores alike
         if scores_now or len(split.holdout):
             state.cluster()
@@ -116,11 +126,19 @@ class Stage:
             model = self.state.deciding
             self.track.add_epoch(line, lambda: {f"prompts/{p.title}": p.png for p in prompt_pictures(model)})
 
-    def _keep_best(self, line: dict[str, Any]) -> None:
-        """Save the model if its accuracy on held-out labelled images is the best so far."""
+    def _keep_best(self, line: dict[str, Any], trainer: StageTrainer) -> None:
+        """Keep the state of the stage if its accuracy on held-out labelled images is the best so far."""
         if self.selects and (self.best is None or line["old_holdout"] > self.best[0]):
             self.best = (line["old_holdout"], line["epoch"])
-            self.state.save(self._best_folder)
+            self.state.world.do_first(lambda: write_checkpoint(self._best_file, trainer.checkpoint()))
+
+    def _return_to_best(self, trainer: StageTrainer) -> None:
+        """Put the best epoch back: weights with projections, mean teacher and memory, which a later stage may need."""
+        if self._best_file.is_file():
+            trainer.restore(load_checkpoint(self._best_file))
+            self.state.features.forget()
+        else:
+            self.state.load(self.folder.path / f"best-{self.plan.name}")  # begun by version 0.2.0 or earlier
 
     def _record(self, ending: Ending | None) -> None:
         """Write the number of steps that a time limit allowed into the settings, so that the run can be repeated."""
@@ -130,17 +148,18 @@ class Stage:
             self.state.world.do_first(lambda: self.folder.write_config(self.state.config))
 
     @property
-    def _best_folder(self) -> Path:
-        return self.folder.path / f"best-{self.plan.name}"
+    def _best_file(self) -> Path:
+        return best_checkpoint(self.folder.checkpoints, self.number)
 
 
 def in_words(line: dict[str, Any], epochs: int) -> str:
     """Metrics of an epoch as text; time spent waiting for images is mentioned if it matters."""
     losses = ", ".join(f"{phase} {parts['total']:.3f}" for phase, parts in line["losses"].items())
     waiting = f", {line['waiting']:.0%} waiting for images" if line["waiting"] >= WORTH_TELLING else ""
+    numbers = "".join(f", {name} {value:.4g}" for name, value in line.get("memory", {}).items())
     scores = line.get("scores", {}).get("unlabelled")
     return (
-        f"{line['stage']} epoch {line['epoch']}/{epochs}  loss {losses}  "
+        f"{line['stage']} epoch {line['epoch']}/{epochs}  loss {losses}{numbers}  "
         f"{line['images_per_second']:.0f} images/s{waiting}{f'  {format_scores(scores)}' if scores else ''}"
     )
 

@@ -19,7 +19,7 @@ from sptnet.runtime.seeds import seed_of
 from sptnet.schedules import steps_per_epoch
 from sptnet.training.accumulate import InParts
 from sptnet.training.anchor import FeatureAnchor
-from sptnet.training.batching.batches import Batch, EpochBatches, StageBatches, TrainingData
+from sptnet.training.batching.batches import Batch, StageBatches, TrainingData
 from sptnet.training.batching.loader import EpochLoader
 from sptnet.training.checkpoint import Checkpoint, check_tensors
 from sptnet.training.deadline import Deadline, Ending
@@ -79,26 +79,11 @@ class StageTrainer:
 
     def stage_batches(self, extra: list[Tensor] | None = None) -> StageBatches:
         """All batches of the stage; `extra` are images to add to each of them."""
-        plan = self.plan
-        return StageBatches(
-            self.data,
-            plan.turns,
-            plan.epochs,
-            self.batch_size,
-            self.seed,
-            self.stage,
-            self.bank,
-            self.world,
-            extra,
-        )
+        return StageBatches(self.data, self.plan, self.batch_size, self.seed, self.stage, self.bank, self.world, extra)
 
     def phases_of(self, epoch: int) -> list[Phase]:
         """Phase of each step of an epoch."""
         return self.stage_batches().phases(epoch)
-
-    def epoch_batches(self, epoch: int) -> EpochBatches:
-        """Batches of an epoch."""
-        return self.stage_batches().of_epoch(epoch)
 
     @property
     def planned_steps(self) -> int:
@@ -115,11 +100,11 @@ class StageTrainer:
         """Train the next epoch, or what is left of the stage if it ends in it."""
         self.model.train()
         report = EpochReport(self.epoch + 1)
-        start = asked = time.perf_counter()
-        waited = 0.0
+        start, waited = time.perf_counter(), 0.0
         self.refresh_memory()
         self._loader = self._loader_of_epoch()
         loaded = self._loader.epoch(self.epoch)
+        asked = time.perf_counter()
         for number, (phase, batch) in enumerate(zip(self.phases_of(self.epoch), loaded, strict=True)):
             waited += time.perf_counter() - asked
             parts = self.train_step(batch, phase, number)
@@ -131,6 +116,7 @@ class StageTrainer:
                 self._loader.close()
                 break
         report.learning_rates = {group: opt.param_groups[0]["lr"] for group, opt in self.optimisers.items()}
+        report.memory = {name: float(self.memory[name]) for name in self.plan.tells if name in self.memory}
         report.seconds = time.perf_counter() - start
         report.images_per_second = sum(report.steps.values()) * self.batch_size / report.seconds
         report.waiting = waited / report.seconds

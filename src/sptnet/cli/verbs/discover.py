@@ -29,12 +29,11 @@ from sptnet.cli.options import (
     discovery_settings,
 )
 from sptnet.cli.output import note_printer, show_json, show_line
-from sptnet.cli.stopping import resumable
+from sptnet.cli.stopping import keeping, resumable, resuming
 
 if TYPE_CHECKING:
     from sptnet.report.page.write import Report
     from sptnet.runtime.progress import Say
-    from sptnet.training.experiment import Experiment
 
 
 def discover(
@@ -77,7 +76,7 @@ def discover(
     as_json: JSON = False,
 ) -> None:
     """Sort a folder of images: recognise the categories you know, find the new ones, and write a report."""
-    from sptnet.discovery.discover import Wishes, another_round, finish, first_round
+    from sptnet.discovery.discover import Wishes, another_round, finish, first_round, resume_round
     from sptnet.errors import Misuse
     from sptnet.runtime.distributed import world
     from sptnet.runtime.progress import say
@@ -103,7 +102,9 @@ def discover(
     if resume:
         if changes or method or minutes or continue_ or dry_run or overwrite or out is None:
             raise Misuse("--resume goes on with the settings of the run. Give --resume and --out alone.")
-        target, experiment = out, _resume(out)
+        target = out
+        with resumable("discover", out):
+            experiment = resume_round(out, _print_epoch())
     else:
         target = _target(folder, continue_, out)
         wishes = Wishes(None if method == "auto" else method, minutes, frozenset(changes), not no_report)
@@ -126,7 +127,8 @@ def discover(
             return
         with resumable("discover", target):
             experiment = discovery.train(overwrite, ["sptnet", *sys.argv[1:]], _print_epoch())
-    world().do_first(lambda: _print(target, finish(target, experiment, not no_report), open_it, as_json))
+    with keeping(f"the images are sorted. Write the report with: {resuming('discover', target)}"):
+        world().do_first(lambda: _print(target, finish(target, experiment, not no_report), open_it, as_json))
 
 
 def _print(run: Path, report: "Report", open_it: bool, as_json: bool) -> None:
@@ -157,27 +159,15 @@ def _target(folder: Path | None, continue_: Path | None, out: Path | None) -> Pa
 
 def _what_is_there(out: Path, overwrite: bool, data_folder: str | None) -> str | None:
     """Return why a run cannot be written into `out`, with flags; None if it can."""
-    from sptnet.errors import Misuse
+    from sptnet.errors import SptnetError
     from sptnet.results.run_folder import RunFolder
     from sptnet.runtime import progress
 
     try:
         RunFolder(out).check_new(overwrite, data_folder)
-    except Misuse as refusal:
+    except SptnetError as refusal:
         return progress.spell(str(refusal))
     return None
-
-
-def _resume(out: Path) -> "Experiment":
-    from sptnet.results.run_folder import RunFolder
-    from sptnet.training.experiment import Experiment
-
-    run = RunFolder(out)
-    run.check_free()
-    experiment = Experiment(run.config(), run, tell_epoch=_print_epoch())
-    with resumable("discover", out):
-        experiment.run(resume=True)
-    return experiment
 
 
 def _print_epoch() -> "Say | None":

@@ -77,7 +77,20 @@ def train(
         config = load_recipe(recipe, source_settings(recipe, data) | changes)
         if start_from is not None:
             config = _starting_from(start_from, config)
+        _tell_unused(config, changes)
     _run(config, out, resume, overwrite, as_json)
+
+
+def _tell_unused(config: "Config", changes: dict[str, Any]) -> None:
+    """Say which of the given settings belong to stages that the method does not have."""
+    from sptnet.methods import stages_of
+    from sptnet.runtime.progress import say
+
+    used = {config.method, *(plan.name for plan in stages_of(config))}
+    of_stages = {*config.stage_names(), "kmeans"}  # sskmeans also gives the clusters that a training starts from
+    unused = sorted(key for key in changes if key.split(".")[0] in of_stages - used)
+    if unused:
+        say(f"{', '.join(unused)}: no effect, since {config.method} has no such stage")
 
 
 def _starting_from(run: Path, config: "Config") -> "Config":

@@ -32,7 +32,8 @@ def check_name(name: str) -> None:
         raise Misuse(f"timm knows no model named {name!r}. Some that it knows: {known}.")
     tags = [tagged.partition(".")[2] for tagged in timm.list_pretrained(f"{architecture}.*")]
     if tag and tag not in tags:
-        raise Misuse(f"timm has no weights {tag!r} for {architecture}. Those it has: {', '.join(tags)}.")
+        rest = f"Those it has: {', '.join(tags)}." if tags else "It has none: give a file of weights, or another model."
+        raise Misuse(f"timm has no weights {tag!r} for {architecture}. {rest}")
     if not timm.model_entrypoint(architecture).__module__.endswith(_MODULES):
         raise _not_a_vit(name)
 
@@ -49,7 +50,9 @@ def create_vit(name: str, image_size: int, download: bool, architecture: Mapping
         vit = timm.create_model(name, pretrained=download, pretrained_cfg_overlay=source, **sizes)
     except (OSError, RuntimeError) as error:
         if not download:
-            raise Misuse(f"{name} cannot be built at {image_size} px: {error}.") from error
+            raise Misuse(
+                f"{name} cannot be built at {image_size} px: {error}. Give another `backbone.image_size`."
+            ) from error
         raise Failure(f"the weights of {name} could not be downloaded ({error}). {ways_out}") from error
     _check_class_token(name, vit)
     return vit

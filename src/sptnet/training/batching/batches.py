@@ -16,7 +16,8 @@ from torch.utils.data import Dataset
 from sptnet.data.load import SplitImages
 from sptnet.data.store import ImageStore
 from sptnet.data.views import ViewMaker
-from sptnet.methods.phases import Phase, Turns
+from sptnet.methods.phases import Phase
+from sptnet.methods.stage_plan import StagePlan
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.distributed import World
 from sptnet.runtime.seeds import seed_of
@@ -102,68 +103,67 @@ class EpochBatches(Dataset[Batch]):
     """Batches of one epoch, each with as many random views per image as its step needs.
 
     Every view has its own seed, so the result depends neither on the order of work nor on the number of processes.
-    With a token bank an image has V fixed views, and pixels are made only for `whole` draws and for views that are not
-    yet in the bank.
+    With a token bank an image has V fixed views, and pixels are made only for draws with prompts and for views that are
+    not yet in the bank.
     """
 
     def __init__(
         self,
-        store: ImageStore,
-        maker: ViewMaker,
-        labels: npt.NDArray[np.int64],
+        data: TrainingData,
         batches: list[Tensor],
-        draws: list[int],
+        phases: list[Phase],
         seed: int,
         bank: TokenBank | None = None,
-        whole: list[frozenset[int]] | None = None,
         world: World = World(),  # noqa: B008
-        strong: frozenset[int] = frozenset(),
         extra: list[Tensor] | None = None,
     ):
-        self.store, self.maker, self.labels = store, maker, labels
-        self.batches, self.draws, self.seed = batches, draws, seed
-        self.bank, self.whole, self.world = bank, whole or [frozenset()] * len(batches), world
-        self.strong, self.extra = strong, extra
+        """`batches` are the images of each step, `phases` what it needs of them, `extra` images to add."""
+        self.data, self.batches, self.phases, self.seed = data, batches, phases, seed
+        self.bank, self.world, self.extra = bank, world, extra
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __getitem__(self, number: int) -> Batch:
-        everyone, n_draws = self.batches[number], self.draws[number]
+        everyone, phase = self.batches[number], self.phases[number]
         n_main = None if self.extra is None else len(everyone)
         if self.extra is not None:
             everyone = torch.cat([everyone, self.extra[number]])
-        labels = torch.from_numpy(self.labels[everyone.numpy()])
+        labels = torch.from_numpy(self.data.labels[everyone.numpy()])
         share = self.world.share(len(everyone))
         indices, positions = everyone[share], range(share.start, share.stop)
         if self.bank is None:
-            images = [self.store[int(i)] for i in indices]
-            seeds = [[seed_of(self.seed, number, position, draw) for position in positions] for draw in range(n_draws)]
-            draws = [self._views(images, of_draw, draw) for draw, of_draw in enumerate(seeds)]
+            images = [self.data.store[int(i)] for i in indices]
+            draws = [
+                self._views(images, [seed_of(self.seed, number, position, draw) for position in positions], phase, draw)
+                for draw in range(phase.draws)
+            ]
             return Batch(draws, labels, labels >= 0, everyone, share=share, n_main=n_main)
-        banks = [self.bank.of(draw in self.strong) for draw in range(n_draws)]
-        banked = [self._from_bank(number, draw, bank, indices, positions) for draw, bank in enumerate(banks)]
-        draws = []
-        for draw, chosen in enumerate(banked):
-            images = [self.store[int(i)] for i in indices[chosen.made]]
+        banked, draws = [], []
+        for draw in range(phase.draws):
+            chosen = self._from_bank(self.bank, number, draw, indices, positions)
+            images = [self.data.store[int(i)] for i in indices[chosen.made]]
             pairs = zip(indices[chosen.made].tolist(), chosen.views[chosen.made].tolist(), strict=True)
-            draws.append(self._views(images, [seed_of("bank", image, view) for image, view in pairs], draw))
+            draws.append(self._views(images, [seed_of("bank", image, view) for image, view in pairs], phase, draw))
+            banked.append(chosen)
         return Batch(draws, labels, labels >= 0, everyone, banked, share, n_main)
 
-    def _views(self, images: list[Tensor], seeds: list[int], draw: int) -> UInt8[Tensor, "n 3 size size"]:
-        size = self.maker.size
-        make = self.maker.strong_view if draw in self.strong else self.maker.random_view
+    def _views(self, images: list[Tensor], seeds: list[int], phase: Phase, draw: int) -> UInt8[Tensor, "n 3 size size"]:
+        maker = self.data.maker
+        make = maker.strong_view if draw in phase.strong_draws else maker.random_view
         views = [make(image, seed) for image, seed in zip(images, seeds, strict=True)]
-        return torch.stack(views) if views else torch.empty(0, 3, size, size, dtype=torch.uint8)
+        return torch.stack(views) if views else torch.empty(0, 3, maker.size, maker.size, dtype=torch.uint8)
 
-    def _from_bank(self, number: int, draw: int, bank: TokenBank, indices: Tensor, positions: range) -> BankedDraw:
+    def _from_bank(self, bank: TokenBank, number: int, draw: int, indices: Tensor, positions: range) -> BankedDraw:
         """Choose a view of the bank per image; draws of one image differ as long as the bank has enough views."""
+        phase = self.phases[number]
+        bank = bank.of(draw in phase.strong_draws)
         n, views = bank.n_views, torch.empty(len(indices), dtype=torch.int64)
         for i, position in enumerate(positions):
             first = seed_of(self.seed, number, position) % n
             stride = 1 + seed_of(self.seed, number, position, "stride") % max(1, n - 1)
             views[i] = (first + draw * stride) % n
-        if draw in self.whole[number]:
+        if draw in phase.prompted_draws:
             return BankedDraw(views, torch.ones(len(indices), dtype=torch.bool))
         return BankedDraw(views, torch.from_numpy(~bank.filled(indices, views)))
 
@@ -174,8 +174,7 @@ class StageBatches(Dataset[Batch]):
     def __init__(
         self,
         data: TrainingData,
-        turns: Turns,
-        epochs: int,
+        plan: StagePlan,
         batch_size: int,
         seed: int,
         stage: int = 0,
@@ -184,9 +183,8 @@ class StageBatches(Dataset[Batch]):
         extra: list[Tensor] | None = None,
     ):
         """`extra` are images to add to each batch, the same for all epochs."""
-        self.extra = extra
-        self.data, self.turns, self.epochs, self.batch_size = data, turns, epochs, batch_size
-        self.seed, self.stage, self.bank, self.world = seed, stage, bank, world
+        self.data, self.turns, self.epochs, self.batch_size = data, plan.turns, plan.epochs, batch_size
+        self.seed, self.stage, self.bank, self.world, self.extra = seed, stage, bank, world, extra
         self.batches = steps_per_epoch(data.n_images, batch_size)
         self._latest: tuple[int, EpochBatches] | None = None
 
@@ -205,19 +203,6 @@ class StageBatches(Dataset[Batch]):
 
     def of_epoch(self, epoch: int) -> EpochBatches:
         """Batches of an epoch."""
-        seed, data, phases = seed_of(self.seed, "epoch", self.stage, epoch), self.data, self.phases(epoch)
+        seed, data = seed_of(self.seed, "epoch", self.stage, epoch), self.data
         batches = balanced_batches(data.labelled, data.unlabelled, self.batch_size, seed)
-        draws, whole = [phase.draws for phase in phases], [phase.prompted_draws for phase in phases]
-        return EpochBatches(
-            data.store,
-            data.maker,
-            data.labels,
-            batches,
-            draws,
-            seed,
-            self.bank,
-            whole,
-            self.world,
-            frozenset().union(*(phase.strong_draws for phase in phases)),
-            self.extra,
-        )
+        return EpochBatches(data, batches, self.phases(epoch), seed, self.bank, self.world, self.extra)

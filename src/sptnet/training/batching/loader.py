@@ -11,7 +11,10 @@ from sptnet.training.batching.batches import Batch, StageBatches
 
 
 class EpochLoader:
-    """One loader for all remaining epochs: it starts once and works ahead into the next epoch."""
+    """One loader for all remaining epochs: it starts once and works ahead into the next epoch.
+
+    If the stage adds images to its batches, which are others in every epoch, it ends with the epoch.
+    """
 
     def __init__(self, batches: StageBatches, workers: int, pin: bool):
         self.batches, self.workers, self.pin = batches, workers, pin
@@ -20,7 +23,8 @@ class EpochLoader:
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Batches of an epoch; the loader restarts unless it is the next one."""
-        first, last = (number * self.batches.batches for number in (epoch, max(epoch + 1, self.batches.epochs)))
+        end = epoch + 1 if self.batches.extra is not None else max(epoch + 1, self.batches.epochs)
+        first, last = epoch * self.batches.batches, end * self.batches.batches
         if self._stream is None or self._next != first:
             self._stream = iterate_batches(self.batches, self.workers, self.pin, range(first, last))
             self._next = first
