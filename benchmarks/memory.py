@@ -57,7 +57,7 @@ def measure(name: str, batch: int, accumulate: int, checkpointing: bool) -> None
         "spatial+global",
     )
     trainer = StageTrainer(model, plan, data, CPU, stage=0, batch_size=batch, seed=0, accumulate=accumulate)
-    views = trainer.epoch_batches(0)[0]
+    views = trainer.stage_batches().of_epoch(0)[0]
     start = time.perf_counter()
     with memory_kept():
         trainer.train_step(views, PROMPT, 0)

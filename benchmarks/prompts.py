@@ -22,8 +22,8 @@ from folders import CATEGORIES, add_image_options, draw_folder, match, read_clas
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import SplitImages, load_unsorted
+from sptnet.discovery.departures import FROM_CLUSTERS
 from sptnet.discovery.lengths import warm_up
-from sptnet.discovery.planner import FROM_CLUSTERS
 from sptnet.inference.predictor import load
 from sptnet.results.run_folder import RunFolder
 from sptnet.schedules import steps_per_epoch

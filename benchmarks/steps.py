@@ -39,7 +39,7 @@ from sptnet.model.gcd_model import GcdModel
 from sptnet.model.token_bank import TokenBank
 from sptnet.runtime.compute import choose_compute
 from sptnet.runtime.memory import memory_kept
-from sptnet.training.batching.batches import BankedDraw, Batch, EpochBatches
+from sptnet.training.batching.batches import BankedDraw, Batch, EpochBatches, TrainingData
 from sptnet.training.batching.loader import iterate_batches
 from sptnet.training.step import step_loss
 
@@ -227,24 +227,25 @@ def compare_loaders(folder: Path, n: int, repeats: int) -> None:
     files, size = write_jpegs(folder, n), 224
     pixels = PixelFormat(size)
 
-    def ours(store: ImageStore, draws: int) -> Callable[[], object]:
-        batches, maker, labels = list(torch.arange(n).split(8)), ViewMaker(pixels), np.zeros(n, np.int64)
-        epoch = EpochBatches(store, maker, labels, batches, [draws] * len(batches), 0)
+    def ours(store: ImageStore, phase: Phase) -> Callable[[], object]:
+        batches, maker, all_images = list(torch.arange(n).split(8)), ViewMaker(pixels), np.arange(n)
+        data = TrainingData(store, maker, np.zeros(n, np.int64), all_images, all_images[:0], tuple(map(str, files)))
+        epoch = EpochBatches(data, batches, [phase] * len(batches), 0)
         return lambda: [batch.to(CPU.device, maker) for batch in iterate_batches(epoch, 0, False)]
 
     def plain() -> None:
         for start in range(0, n, 8):
             plain_views(files[start : start + 8], size)
 
-    for name, cache, draws in (
-        ("two views, nothing kept", 0, 2),
-        ("one view, nothing kept", 0, 1),
-        ("kept", 4096, 2),
+    for name, cache, phase in (
+        ("two views, nothing kept", 0, RAW),
+        ("one view, nothing kept", 0, MODEL),
+        ("kept", 4096, RAW),
     ):
         taken = compare(
             f"loader, 500 x 375 JPEG: {name}",
             plain,
-            ours(ImageStore(files, pixels, 0.875, cache), draws),
+            ours(ImageStore(files, pixels, 0.875, cache), phase),
             repeats,
         )
         print(f"    {n / taken:.0f} images per second")

@@ -14,7 +14,7 @@ import csv
 import json
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from systems_tables import print_table, read_lines
 from sptnet.config import Config
 from sptnet.config.recipes import load_recipe
 from sptnet.data.load import SplitImages, load_data
+from sptnet.discovery.departures import FROM_CLUSTERS
+from sptnet.discovery.discover import Wishes, plan_discovery
 from sptnet.discovery.lengths import warm_up
-from sptnet.discovery.planner import FROM_CLUSTERS
 from sptnet.results.run_folder import RunFolder
 from sptnet.schedules import steps_per_epoch
 from sptnet.training.experiment import Experiment
@@ -100,6 +101,7 @@ ROWS = {
         "gpc",
         "mugcd",
         "discover",
+        "by-default",
     ),
     "b": ("kmeans", "sskmeans", "simgcd", "fine-tuned", "sptnet-s", "sptnet-p", "sptnet", "promptcal"),
 }
@@ -109,7 +111,7 @@ UPDATES = {"a": 1000, "b": 60}
 START_UPDATES = 300
 """Updates of the SimGCD model that rows of table B start from."""
 PROMPTCAL_RATE = 0.01
-"""Learning rate of PromptCAL: with the published 0.1 all features of this backbone become alike within ten updates."""
+"""Learning rate of PromptCAL: in batches of 32 the published 0.1 makes all features alike within eleven updates."""
 
 
 def write_folder(classes: Classes, folder: Path) -> None:
@@ -179,9 +181,24 @@ def one_run(config: Config, folder: Path, data: SplitImages) -> dict[str, Any]:
     if run.is_run and not resume:
         shutil.rmtree(folder)
     Experiment(config, run, data, tell=lambda line: None).run(resume=resume)
+    return scores_of(run)
+
+
+def scores_of(run: RunFolder) -> dict[str, Any]:
+    """Scores of a finished run on its unlabelled images, and its seconds."""
     facts = run.facts()
     scores = facts["scores"]["unlabelled"]
     return {name: round(scores[name], 4) for name in ("all", "old", "new")} | {"seconds": round(facts["seconds"], 1)}
+
+
+def discovered(config: Config, folder: Path, data: SplitImages) -> dict[str, Any]:
+    """Let `sptnet discover` choose method and length in its usual time; returns its choice, scores and seconds."""
+    wishes = Wishes(given=frozenset({"views.bank"}), report=False)
+    discovery = plan_discovery(config, data, RunFolder(folder), wishes)
+    chosen = discovery.train(overwrite=True, command=()).state.config
+    batches = steps_per_epoch(len(data.split.training), chosen.training.batch_size)
+    updates = chosen.simgcd.epochs * batches if chosen.method == "simgcd" else 0
+    return {"method": chosen.method, "updates": updates} | scores_of(RunFolder(folder))
 
 
 def prepare_set(given: argparse.Namespace, table: str, name: str, seed: int) -> tuple[Path, Config, SplitImages]:
@@ -211,6 +228,28 @@ def add_run_options(parser: argparse.ArgumentParser, results: str) -> None:
     parser.add_argument("--sets", nargs="+", help="names of sets; all if not given")
 
 
+def read_results(results: Path) -> list[dict[str, Any]]:
+    """Lines of the runs so far."""
+    results.parent.mkdir(parents=True, exist_ok=True)
+    return read_lines(results) if results.exists() else []
+
+
+def arms_to_run(
+    given: argparse.Namespace, table: str, arms: Collection[str]
+) -> Iterator[tuple[dict[str, Any], Path, Config, SplitImages]]:
+    """Yield what `--results` does not hold yet of a row with one thing changed at a time.
+
+    That is the key of its line, the folder of its runs, the settings that all rows share, and the images.
+    """
+    lines = read_results(given.results)
+    for seed in given.seeds:
+        for name in given.sets or SETS[table]:
+            keys = [{"set": name, "arm": arm, "seed": seed} for arm in arms]
+            keys = [key for key in keys if not any(key.items() <= line.items() for line in lines)]
+            place, base, data = prepare_set(given, table, name, seed)
+            yield from ((key, place / f"seed-{seed}", base, data) for key in keys)
+
+
 def add_line(results: Path, line: dict[str, Any]) -> None:
     """Print the line of a run and append it to the results."""
     print(json.dumps(line), flush=True)
@@ -225,8 +264,7 @@ def main() -> None:
     add_run_options(parser, "systems.jsonl")
     parser.add_argument("--rows", nargs="+", help="rows; all if not given")
     given = parser.parse_args()
-    lines = read_lines(given.results) if given.results.exists() else []
-    given.results.parent.mkdir(parents=True, exist_ok=True)
+    lines = read_results(given.results)
     for seed in given.seeds:
         for name in SETS[given.table]:
             if given.sets and name not in given.sets:
@@ -238,11 +276,13 @@ def main() -> None:
                 if (given.rows and row not in given.rows) or any(key.items() <= line.items() for line in lines):
                     continue
                 start = place / f"seed-{seed}" / "simgcd"
-                config = config_of(row, given.table, start, base, batches)
                 folder = place / f"seed-{seed}" / row
                 line = key | {"images": len(data.split.training), "updates": updates_of(row, given.table)}
                 line |= {"precision": given.precision}
-                line |= one_run(config, folder, data)
+                if row == "by-default":
+                    line |= discovered(base, folder, data)
+                else:
+                    line |= one_run(config_of(row, given.table, start, base, batches), folder, data)
                 if row != "simgcd":
                     shutil.rmtree(folder)  # models take more room than the disk may have
                 lines.append(line)

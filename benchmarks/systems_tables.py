@@ -27,6 +27,7 @@ NAMES = {
     "gpc": "GPC",
     "mugcd": "muGCD",
     "discover": "SimGCD as `discover` trains it",
+    "by-default": "`discover`, its own choice",
     "fine-tuned": "further fine-tuning",
     "sptnet-s": "SPTNet-S",
     "sptnet-p": "SPTNet-P",
