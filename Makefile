@@ -10,14 +10,14 @@ demo: $(STAMP)
 	$(BIN)/sptnet demo --out runs/demo --overwrite
 
 test: lint browser
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 	$(MAKE) numerical
 
 # Other processors and numbers of threads round otherwise: repeat the numerical tests with torch's code for the oldest
 # processors, and with four threads. tests/helpers/rounding.py derives what may differ.
 numerical: $(STAMP)
-	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m numerical
-	OMP_NUM_THREADS=4 $(BIN)/python -m pytest -q -n 2 -m numerical
+	ATEN_CPU_CAPABILITY=default OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m numerical
+	OMP_NUM_THREADS=4 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m numerical
 
 # Kills, damaged inputs, hostile names and faults, for MINUTES; `make campaign ONLY=names CASE=3` repeats one case.
 MINUTES ?= 30
