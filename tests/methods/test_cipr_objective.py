@@ -108,8 +108,8 @@ def test_pseudo_labels_are_numbered_as_the_images_of_the_image_set():
 def test_there_are_no_pseudo_labels_before_the_warm_up_is_over():
     plan = plan_of("cipr", warm_up=3)
     starts = [make_start(pairs_in_groups(), (-1,) * 12, epoch=epoch) for epoch in (0, 2, 3)]
-    assert [set(plan.refresh(start)) for start in starts] == [set(), set(), {"targets"}]
-    assert set(plan_of("cipr").refresh(starts[0])) == {"targets"}, "no warm-up by default"
+    assert [set(plan.refresh(start)) for start in starts] == [set(), set(), {"targets", "clusters"}]
+    assert set(plan_of("cipr").refresh(starts[0])) == {"targets", "clusters"}, "no warm-up by default"
 
 
 def test_a_level_beyond_the_last_is_the_last():

@@ -138,9 +138,9 @@ def test_dinov3_is_made_for_any_image_size_and_has_its_own_pixels() -> None:
 def test_deep_tokens_beside_rotary_positions_are_refused(part: str) -> None:
     backbone, tokens = rotary(ROTARY[0]), torch.zeros(3, 2, 128)
     wanted = (
-        "vit_small_patch16_dinov3.lvd1689m has rotary positions, which do not allow deep prompt tokens "
-        "(prompt.kind=vpt). Give pixel prompts, such as `prompt.kind=spatial+global`, or a backbone such as "
-        "vit_base_patch16_224.dino."
+        "vit_small_patch16_dinov3.lvd1689m has rotary positions, which do not allow deep prompt tokens. Give a "
+        "backbone such as vit_base_patch16_224.dino, or a method with other prompts, such as sptnet with "
+        "`prompt.kind=spatial+global`."
     )
     with pytest.raises(Misuse) as refused:
         if part == "model":

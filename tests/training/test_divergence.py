@@ -31,7 +31,7 @@ CASES = {
     "promptcal": ("promptcal", "promptcal_calibrated", {"learning_rate": 1e30}),
     "cipr": ("cipr", "cipr", {"learning_rate": 1e30}),
     "gpc": ("gpc", "gpc", {"learning_rate": 1e30}),
-    "mugcd, its teacher": ("mugcd", "mugcd", {"learning_rate": 1e38, "base_decay": 0.0}),
+    "mugcd, its teacher": ("mugcd", "mugcd", {"learning_rate": 1e38, "base_decay": 0.01}),
 }
 
 

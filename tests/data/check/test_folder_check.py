@@ -202,9 +202,9 @@ def test_labels_that_teach_little() -> None:
     ]
     assert findings(categories=(cat, replace(dog, labelled=0, test=3))) == [
         (
-            "only the category cat has labels, so they show neither how categories differ nor how fine they are: the "
-            "images are clustered, and their number is a guess. Label a second category, or give the number with "
-            "`n_categories=N`.",
+            "only the category cat has labels, so they show neither how categories differ nor how fine they are: their "
+            "number is a guess, and the images are clustered unless you choose a method. Label a second category, or "
+            "give the number with `n_categories=N`.",
             False,
         )
     ]

@@ -77,8 +77,7 @@ def train(
         config = load_recipe(recipe, source_settings(recipe, data) | changes)
         if start_from is not None:
             config = _starting_from(start_from, config)
-        _tell_unused(config, changes)
-    _run(config, out, resume, overwrite, as_json)
+    _run(config, changes, out, resume, overwrite, as_json)
 
 
 def _tell_unused(config: "Config", changes: dict[str, Any]) -> None:
@@ -107,7 +106,9 @@ def _starting_from(run: Path, config: "Config") -> "Config":
     return config.changed(**{config.method: {"start_from": str(run.resolve())}})
 
 
-def _run(config: "Config", out: Path, resume: bool, overwrite: bool, as_json: bool) -> None:
+def _run(
+    config: "Config", changes: dict[str, Any], out: Path, resume: bool, overwrite: bool, as_json: bool
+) -> None:
     from sptnet.cli.json_objects import run_object
     from sptnet.cli.output import show_json
     from sptnet.cli.tables import print_scores
@@ -121,6 +122,7 @@ def _run(config: "Config", out: Path, resume: bool, overwrite: bool, as_json: bo
     else:
         folder.check_free()
     experiment = Experiment(config, folder)
+    _tell_unused(config, changes)
     with resumable("train", out):
         scores = experiment.run(resume, overwrite, ["sptnet", *sys.argv[1:]])
     if config.training.track != "none":
