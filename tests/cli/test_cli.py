@@ -429,6 +429,34 @@ def test_stopping_says_how_to_resume(
     assert RunFolder(out).facts()["status"] == "stopped"
 
 
+def test_settings_of_stages_that_do_not_train_are_named(train_words: list[str], tmp_path: Path, call: Call) -> None:
+    """Also those that the recipe's own words give, but not those of the k-means that a training may begin with."""
+    more = sets(**{"method": "uno", "uno.epochs": 1, "cipr.level": 0, "kmeans.n_init": 3, "sskmeans.n_init": 3})
+    answer = call(*train_words, *more, "--out", tmp_path / "uno")
+    assert answer.code == 0, answer.err
+    (line,) = [line for line in answer.err.splitlines() if "no effect" in line]
+    unused = re.fullmatch(r"(.*): no effect, since uno has no such stage", line)
+    assert unused is not None
+    named = unused[1].split(", ")
+    assert {"cipr.level", "kmeans.n_init", "simgcd.epochs"} <= set(named)
+    assert not [name for name in named if name.split(".")[0] in ("uno", "sskmeans", "head", "training", "views")]
+    again = call("train", "--resume", "--out", tmp_path / "uno")
+    assert "no effect" not in again.err
+
+
+def test_evaluate_says_that_centroids_score_a_run_of_cipr(train_words: list[str], tmp_path: Path, call: Call) -> None:
+    out, said = (
+        tmp_path / "run",
+        "sorted the images of the run by a clustering; the scores here are those of its centroids",
+    )
+    settings = sets(**{"method": "cipr", "cipr.epochs": 1, "cipr.output": 16})
+    assert call(*train_words, *settings, "--out", out).code == 0
+    answer = call("evaluate", out)
+    assert (answer.code, answer.err.count(f"cipr {said}")) == (0, 1)
+    other = call(*train_words, *sets(**{"method": "sskmeans"}), "--out", tmp_path / "other")
+    assert other.code == 0 and said not in call("evaluate", tmp_path / "other").err
+
+
 # --- evaluate ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,14 +1,16 @@
 """The printed result of a discovery, and the number of labels to check."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conftest import Call
 from helpers.report_runs import assessed_run
-from sptnet.cli.discover_output import print_result
+from sptnet.cli.discover_output import next_commands, print_result
 from sptnet.report.page.write import read_for_report, write_report
 from sptnet.results.expected_accuracy import ExpectedAccuracy
+from sptnet.runtime.text import shell_line
 
 EXPECTED = ExpectedAccuracy(0.62, 0.55, 0.7, {"cat": 0.9})
 TO_CHECK = "labels to check: 2 (the model contradicts them; the report shows the images)"
@@ -46,3 +48,23 @@ def test_the_list_of_categories_counts_labels_to_check(tmp_path: Path, call: Cal
     for image in ("</script>.png", "<script>window.hacked=1</script>.png", "<img src=x onerror=window.hacked=1>.png"):
         assert call("edit", run, "drop", image).code == 0
     assert "labels to check" not in call("edit", run, "list").out
+
+
+def test_without_a_page_the_labels_to_check_are_those_of_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = printed(assessed_run(tmp_path, EXPECTED), False, capsys)
+    assert (
+        "labels to check: 2 (the model contradicts them; `guess` differs from `category` in predictions.csv)" in lines
+    )
+    assert not [line for line in lines if "the report shows" in line]
+
+
+def test_a_new_category_is_offered_for_renaming_and_a_known_one_is_not(tmp_path: Path) -> None:
+    run = assessed_run(tmp_path, EXPECTED)
+    report = read_for_report(run)
+    new = next(category.name for category in report.categories if category.is_new and category.size)
+    commands = next_commands(run, report)
+    assert commands[0] == shell_line(["sptnet", "edit", str(run), "rename", new, "NAME"])
+    known = replace(report, categories=[category for category in report.categories if not category.is_new])
+    assert next_commands(run, known) == commands[1:]

@@ -15,6 +15,7 @@ from sptnet.config import Config
 from sptnet.config.recipes import load_recipe, make_config, parse_settings, parse_toml, parse_value, with_settings
 from sptnet.discovery.estimator import CategoryDiscoverer
 from sptnet.errors import Misuse
+from sptnet.methods.mugcd import teacher_decay
 
 FREE = {"data.known_classes"}
 """Numbers that are compared with the images, which are fewer than any bound."""
@@ -185,3 +186,10 @@ def test_a_share_on_the_command_line_is_a_number(share: str, tmp_path: Any, call
         answer = call(*words, "--max-unreadable", share)
         assert answer.code == 2
         assert "max-unreadable" in answer.err
+
+
+def test_a_teacher_of_mugcd_does_not_begin_with_a_negative_decay() -> None:
+    with pytest.raises(Misuse, match="base_decay and final_decay begin with a negative decay; let them add up to 1"):
+        make_config(with_settings({}, {"mugcd.base_decay": 0.3, "mugcd.final_decay": 0.6}), "test")
+    settings = make_config(with_settings({}, {"mugcd.base_decay": 0.5, "mugcd.final_decay": 0.5}), "test").mugcd
+    assert teacher_decay(0, 100, settings.base_decay, settings.final_decay) == 0

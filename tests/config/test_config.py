@@ -219,3 +219,18 @@ def test_benchmarks_are_read_exactly_and_own_images_quickly() -> None:
         assert load_recipe("digits", [f"data.source={own}"]).reading == "quick"
     assert load_recipe("digits", ["views.reading=quick"]).reading == "quick"
     assert load_recipe("digits", ["data.source=folder", "views.reading=exact"]).reading == "exact"
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("gcd.start_from", "mugcd.start_from"),  # the last word is right, the section is not
+        ("uno.entropy_weight", "mugcd.entropy_weight"),
+        ("views.batch_size", "training.batch_size"),
+        ("bse", "base"),
+    ],
+)
+def test_an_unknown_key_finds_its_section_by_its_last_word(key: str, meant: str, tmp_path: Path) -> None:
+    text = f"{key} = 'x'\n" if "." not in key else "[{}]\n{} = 1\n".format(*key.split("."))
+    with pytest.raises(Misuse, match=rf"unknown key {key}\. Did you mean {meant}\?"):
+        load_recipe(recipe(tmp_path, text))

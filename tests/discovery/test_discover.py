@@ -306,6 +306,25 @@ def test_a_stopped_discovery_goes_on(call: Call, images: Path, tmp_path: Path, m
     assert not (run / "tokens").exists()
 
 
+def test_a_discovery_stopped_while_its_report_is_written_has_sorted_the_images(
+    call: Call, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+
+    def stop(*words: Any) -> None:
+        assert (run / "predictions.csv").is_file()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(discover, "finish", stop)
+        stopped = call("discover", images, "--out", run, *QUICK, "--method", "sskmeans", "--categories", "6")
+    told = f"stopped; the images are sorted. Write the report with: sptnet discover --resume --out {run}\n"
+    assert (stopped.code, stopped.err.endswith(told)) == (130, True), stopped.err
+    assert not (run / "report.html").exists()
+    again = call("discover", "--resume", "--out", run)
+    assert (again.code, (run / "report.html").is_file()) == (0, True), again.err
+
+
 # --- another round ----------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from sptnet.errors import Failure
+from sptnet.errors import Failure, Misuse
 from sptnet.model.backbone import build_backbone
 from sptnet.model.vit import timm_vit
 
@@ -58,3 +58,38 @@ def test_behind_a_proxy_the_hub_counts_as_reachable(
     assert not timm_vit.hub_is_reachable()
     monkeypatch.setenv("HTTPS_PROXY", "proxy:3128")
     assert timm_vit.hub_is_reachable()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (
+            "vit_base_patch16_224.dinno",
+            r"timm has no weights 'dinno' for vit_base_patch16_224\. Those it has: .*\bdino\b",
+        ),
+        (
+            "vit_small_patch8_224.mine",
+            r"timm has no weights 'mine' for vit_small_patch8_224\. Those it has: dino\.",
+        ),
+    ],
+)
+def test_weights_that_timm_lacks_are_refused_with_those_it_has(name: str, says: str) -> None:
+    with pytest.raises(Misuse, match=says):
+        timm_vit.check_name(name)
+
+
+def test_a_model_without_any_weights_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timm_vit.timm, "list_pretrained", lambda pattern: [])
+    with pytest.raises(Misuse, match=r"for vit_tiny_patch16_224\. It has none: give a file of weights, or another"):
+        timm_vit.check_name("vit_tiny_patch16_224.mine")
+    timm_vit.check_name("vit_tiny_patch16_224")
+
+
+def test_an_image_size_that_timm_cannot_build_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, **settings: object) -> None:
+        raise RuntimeError("no grid")
+
+    monkeypatch.setattr(timm_vit.timm, "create_model", refuse)
+    says = rf"{NAME} cannot be built at 30 px: no grid\. Give another `backbone\.image_size`\."
+    with pytest.raises(Misuse, match=says):
+        timm_vit.create_vit(NAME, 30, False, {}, "")

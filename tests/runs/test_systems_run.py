@@ -15,6 +15,7 @@ from sptnet.head import CentroidHead, LinearHead, PrototypeHead
 from sptnet.methods import METHODS
 from sptnet.model.model_folder import load_model
 from sptnet.results.run_folder import RunFolder
+from sptnet.results.track import scalars_of
 from sptnet.training.checkpoint import best_checkpoint, load_checkpoint
 from sptnet.training.experiment import Experiment
 from sptnet.training.stage import Stage
@@ -192,3 +193,26 @@ def test_no_system_takes_prototypes_from_clusters(tiny_config, few_digits, tmp_p
     config = config_of("orca", tiny_config).changed(head={"start": "clusters"})
     with pytest.raises(Misuse, match=r"`head\.start=clusters`"):
         Experiment(config, RunFolder(tmp_path / "run"), few_digits, tell=lambda line: None)
+
+
+TOLD = {"orca": "margin", "dccl": "conceptions", "cipr": "clusters", "gpc": "count"}
+
+
+@pytest.mark.parametrize("system", ["uno", *TOLD])
+def test_the_log_has_what_a_system_found_before_the_epoch(system, tiny_config, few_digits, run_it, tmp_path):
+    said = []
+    config = config_of(system, tiny_config)
+    folder = RunFolder(tmp_path / "run")
+    Experiment(config, folder, few_digits, tell=lambda line: None, tell_epoch=said.append).run()
+    lines = folder.metrics()
+    assert len(said) == len(lines) == 2
+    if system == "uno":
+        assert all(line["memory"] == {} for line in lines)
+        return
+    name = TOLD[system]
+    for line, words in zip(lines, said, strict=True):
+        assert list(line["memory"]) == [name]
+        value = line["memory"][name]
+        assert 0 < value < len(few_digits.image_set)
+        assert f", {name} {value:.4g}  " in words
+        assert scalars_of(line)[f"memory/{system}/{name}"] == value

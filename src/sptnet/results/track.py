@@ -223,6 +223,7 @@ def scalars_of(line: Mapping[str, Any]) -> dict[str, float]:
     stage = line["stage"]
     scalars = flattened(line["losses"], f"loss/{stage}")
     scalars |= flattened(line.get("learning_rates", {}), f"learning_rate/{stage}")
+    scalars |= flattened(line.get("memory", {}), f"memory/{stage}")
     scalars |= flattened(line.get("scores", {}), "score")
     others = {"score/old_holdout": "old_holdout", "speed/images_per_second": "images_per_second"}
     return scalars | {name: float(line[key]) for name, key in others.items() if line.get(key) is not None}

@@ -106,9 +106,7 @@ def _starting_from(run: Path, config: "Config") -> "Config":
     return config.changed(**{config.method: {"start_from": str(run.resolve())}})
 
 
-def _run(
-    config: "Config", changes: dict[str, Any], out: Path, resume: bool, overwrite: bool, as_json: bool
-) -> None:
+def _run(config: "Config", changes: dict[str, Any], out: Path, resume: bool, overwrite: bool, as_json: bool) -> None:
     from sptnet.cli.json_objects import run_object
     from sptnet.cli.output import show_json
     from sptnet.cli.tables import print_scores
