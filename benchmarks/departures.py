@@ -78,7 +78,6 @@ ARMS = {
     "DCCL, a tenth": Arm("dccl", 0.1, 0.1, 0.1),
     "CiPR, a tenth": Arm("cipr", 0.1, 0.1, 0.1),
     "GPC, sharp prototypes, a tenth": Arm("gpc", 0.1, 0.1, 0.1, settings=by_section(SHARP_PROTOTYPES)),
-    "CiPR, joined classes": Arm("cipr", settings={"cipr": {"join_classes": True}}),
     "muGCD, its GCD at a tenth": Arm("mugcd", 0.1, 0.1, 0.1, stage="gcd"),
 }
 

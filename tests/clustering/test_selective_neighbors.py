@@ -116,24 +116,10 @@ def oracle_levels(points, y):
         groups = coarser
 
 
-def count_of(groups, y, join):
-    """Return the number of clusters; with `join`, those of a known class count as one."""
-    classes = [majority([int(y[i]) for i in group]) for group in groups]
-    return classes.count(-1) + len(set(classes) - {-1}) if join else len(groups)
-
-
-def oracle_joined(groups, y):
-    whole = {}
-    for number, group in enumerate(groups):
-        known = majority([int(y[i]) for i in group])
-        whole.setdefault(known if known >= 0 else f"new {number}", []).extend(group)
-    return sorted(sorted(group) for group in whole.values())
-
-
-def oracle_merged(groups, points, y, n_clusters, join=False):
+def oracle_merged(groups, points, y, n_clusters):
     units = [unit(x) for x in points.tolist()]
     groups = [list(group) for group in groups]
-    while count_of(groups, y, join) > n_clusters:
+    while len(groups) > n_clusters:
         vectors = [mean([units[i] for i in group]) for group in groups]
         classes = [majority([int(y[i]) for i in group]) for group in groups]
         pairs = [
@@ -179,28 +165,6 @@ def test_the_merges_are_those_of_the_slow_form(seed, n_clusters):
     found = SelectiveNeighborClustering(n_clusters).fit(points, y)
     assert groups_of(found.labels_) == oracle_merged(start, points, y, n_clusters)
     assert found.n_clusters_ == n_clusters == len(set(found.labels_.tolist()))
-
-
-@pytest.mark.parametrize("n_clusters", [3, 4, 5, 7, 12, 25])
-@pytest.mark.parametrize("seed", range(2))
-def test_joined_classes_count_once_as_in_the_slow_form(seed, n_clusters):
-    points, y = problem(seed)
-    singles = [[i] for i in range(len(points))]
-    start = [groups for groups in [singles, *oracle_levels(points, y)] if count_of(groups, y, True) >= n_clusters][-1]
-    expected = oracle_joined(oracle_merged(start, points, y, n_clusters, join=True), y)
-    found = SelectiveNeighborClustering(n_clusters, join_classes=True).fit(points, y)
-    assert groups_of(found.labels_) == expected
-    assert found.n_clusters_ == n_clusters == len(expected)
-    assert found.cluster_classes_.tolist() == [0, 1, 2] + [-1] * (n_clusters - 3)
-    assert (found.labels_[y >= 0] == y[y >= 0]).all()
-    if n_clusters == 12:
-        apart = SelectiveNeighborClustering(n_clusters).fit(points, y)
-        assert (apart.cluster_classes_ >= 0).sum() > 3, "else nothing was joined"
-
-
-def test_more_clusters_than_joined_classes_and_points_are_refused():
-    with pytest.raises(Misuse, match=r"n_clusters is 4, but known classes and unlabelled points are 3\. Give a lower"):
-        SelectiveNeighborClustering(4, join_classes=True).fit(np.eye(4), [0, 0, -1, 1])
 
 
 @pytest.mark.parametrize("sizes", [[1], [2], [3], [4], [5], [9], [10], [17], [3, 11, 1, 6]])
@@ -299,7 +263,7 @@ def test_attributes_and_methods():
     assert model.fit_predict(points, y).tolist() == model.labels_.tolist()
     assert model.labels_.tolist() != SelectiveNeighborClustering(6).fit_predict(points).tolist()
     assert points.tolist() == before.tolist()
-    assert model.get_params() == {"n_clusters": 6, "join_classes": False}
+    assert model.get_params() == {"n_clusters": 6}
     assert model.labels_.dtype == np.int64 and model.cluster_centers_.shape == (6, 4) and model.n_features_in_ == 4
     assert clone(model).fit_predict(points, y).tolist() == model.labels_.tolist()
     assert pickle.loads(pickle.dumps(model)).labels_.tolist() == model.labels_.tolist()
@@ -410,15 +374,12 @@ def test_permuted_points_have_the_permuted_result(one):
 
 
 @settings(max_examples=40, deadline=None)
-@given(problems(), st.booleans(), st.booleans())
-def test_results_are_consistent_for_any_input(one, rounded, join):
+@given(problems(), st.booleans())
+def test_results_are_consistent_for_any_input(one, rounded):
     points, y, n_clusters, _ = one
     points = np.rint(points) if rounded else points  # ties, duplicates and rows of zeros
     n_known = int(y.max()) + 1
-    if join and n_clusters is not None:
-        n_clusters = min(n_clusters, n_known + int((y < 0).sum()))
-    model = SelectiveNeighborClustering(n_clusters, join).fit(points, y)
-    assert not join or (model.labels_[y >= 0] == y[y >= 0]).all()
+    model = SelectiveNeighborClustering(n_clusters).fit(points, y)
     for level in [*model.levels_, model.labels_]:
         ids = sorted(set(level.tolist()))
         assert ids == list(range(len(ids)))

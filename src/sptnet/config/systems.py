@@ -109,7 +109,6 @@ class CiprSettings(TrainedSettings):
     temperature: Positive = Field(0.12, description="temperature of the contrast with pseudo-labels")
     level: Whole = Field(1, description="level of the hierarchy that gives the pseudo-labels")
     warm_up: Whole = Field(0, description="epochs of contrast between views only")
-    join_classes: bool = Field(False, description="clusters of one known class are one category")
 
 
 class GpcSettings(ContrastiveSettings):

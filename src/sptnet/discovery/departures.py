@@ -42,7 +42,6 @@ DEPARTURES = {
     "dccl": slowly("dccl", "DCCL"),
     "promptcal": slowly("promptcal", "PromptCAL"),
     "promptcal_calibrated": slowly("promptcal_calibrated"),
-    "cipr": Departure({"cipr.join_classes": True}, "Clusters of one known category are joined."),
     "gpc": Departure(SHARP_PROTOTYPES, "Prototypes are sharp, and there is one per category."),
 }
 PLANNED_SETTINGS: dict[str, Any] = ALL_TRAININGS | {

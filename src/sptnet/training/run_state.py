@@ -210,9 +210,9 @@ class RunState:
     def _cluster_neighbors(self, features: Float[Tensor, "n dim"]) -> Float[Tensor, "k dim"]:
         """Assign the training images by selective neighbour clustering; returns the centroids."""
         split = self.images.split
-        points, join = F.normalize(features, dim=1).numpy(), self.config.cipr.join_classes
+        points = F.normalize(features, dim=1).numpy()
         found = self.world.from_first(
-            lambda: SelectiveNeighborClustering(len(self.names), join).fit(points, split.training_labels)
+            lambda: SelectiveNeighborClustering(len(self.names)).fit(points, split.training_labels)
         )
         self.assigned = np.full(len(self.images.image_set), -1, dtype=np.int64)
         self.assigned[split.training] = found.labels_

@@ -92,7 +92,7 @@ class Judge:
 
     def scores_of_merges(self, level: NeighborLevel, n_clusters: int) -> Iterator[tuple[int, Scores]]:
         """Yield the number of categories and the scores of a level, and after each merge down to `n_clusters`."""
-        classes, n_categories, k = level.classes.clone(), level.n_categories, len(level.sums)
+        classes, n_categories, k = level.classes.clone(), categories(level), len(level.sums)
         table = contingency(self.truth, level.members[self.hidden].numpy(), (int(self.truth.max()) + 1, k))
         sampled = SampledClusters(self.distances, level.members[self.sample], k)
         scores = matched_share(table), sampled.silhouette
@@ -137,3 +137,9 @@ class SampledClusters:
             numbers[numbers == last] = high
         self.sums, self.sizes = self.sums[:last], self.sizes[:last]
         self.silhouette = silhouette_of_sums(self.sums.T, self.sizes, self.clusters)
+
+
+def categories(level: NeighborLevel) -> int:
+    """Return the number of clusters; those of the same known class count as one."""
+    is_known = level.classes >= 0
+    return int((~is_known).sum()) + len(level.classes[is_known].unique())

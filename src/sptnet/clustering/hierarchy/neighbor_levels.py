@@ -35,12 +35,6 @@ class NeighborLevel:
     classes: Int[Tensor, " k"]
     """Known class per cluster, -1 without labelled points."""
 
-    @property
-    def n_categories(self) -> int:
-        """Number of clusters; those of the same known class count as one."""
-        is_known = self.classes >= 0
-        return int((~is_known).sum()) + len(self.classes[is_known].unique())
-
 
 def single_points(unit: Rows, classes: Classes) -> NeighborLevel:
     """Return the level below the first: every point, a unit row, is a cluster."""

@@ -43,9 +43,6 @@ class SelectiveNeighborClustering(ClusterMixin, BaseEstimator):
     it, the result is the coarsest level of at least two clusters that has a cluster without labelled points, or else
     the last level. If all points are labelled, there are at least as many clusters as classes, whatever `n_clusters`.
 
-    With `join_classes`, clusters of the same known class are one: they are joined in the end, and counted once on the
-    way to `n_clusters`. Without it, as published, parts of a known class may take the place of new clusters.
-
     Cluster c is known class c: classes in ascending order of their ids (`known_classes_`). If a class has several
     clusters, c is the one with most of its labelled points. The other clusters of known classes follow, then those
     without labelled points, largest first. Ties of distances go to the first point.
@@ -57,9 +54,8 @@ class SelectiveNeighborClustering(ClusterMixin, BaseEstimator):
     X is processed in its own precision, float32 or float64. Time is quadratic in the number of points, memory linear.
     """
 
-    def __init__(self, n_clusters: int | None = None, join_classes: bool = False) -> None:
+    def __init__(self, n_clusters: int | None = None) -> None:
         self.n_clusters = n_clusters
-        self.join_classes = join_classes
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike | None = None) -> Self:  # noqa: N803
         """Cluster X (n x dim); y (n) holds -1 for unlabelled points and class ids for the others."""
@@ -69,11 +65,7 @@ class SelectiveNeighborClustering(ClusterMixin, BaseEstimator):
         points = single_points(torch.from_numpy(unit_rows(data)), torch.from_numpy(ranks))
         levels = build_levels(points)
         self.levels_ = [numbered(level, ranks)[0] for level in levels]
-        if n_clusters is None:
-            result = usual_level(levels)
-        else:
-            result = reduce_to(n_clusters, [points, *levels], self.join_classes)
-        result = joined(result) if self.join_classes else result
+        result = usual_level(levels) if n_clusters is None else reduce_to(n_clusters, [points, *levels])
         self.labels_, order = numbered(result, ranks)
         self.n_clusters_ = len(order)
         self.cluster_centers_ = unit_rows(result.sums[torch.from_numpy(order)].numpy())
@@ -117,34 +109,13 @@ def usual_level(levels: list[NeighborLevel]) -> NeighborLevel:
     return (suited or levels)[-1]
 
 
-def reduce_to(n_clusters: int, levels: list[NeighborLevel], join_classes: bool = False) -> NeighborLevel:
-    """Return `n_clusters` clusters: the coarsest level that has as many, after merges of the closest pairs.
-
-    With `join_classes`, clusters of the same known class count as one.
-    """
-    enough = [level for level in levels if (level.n_categories if join_classes else len(level.sums)) >= n_clusters]
-    if not enough:
-        most = levels[0].n_categories
-        raise Misuse(
-            f"n_clusters is {n_clusters}, but known classes and unlabelled points are {most}. Give a lower one."
-        )
-    start = enough[-1]
-    classes, left = start.classes.numpy().copy(), start.n_categories if join_classes else len(start.sums)
-    into = np.arange(len(classes))
-    for kept, dropped in closest_merges(start, max(1, int(classes.max()) + 1)) if left > n_clusters else ():
+def reduce_to(n_clusters: int, levels: list[NeighborLevel]) -> NeighborLevel:
+    """Return `n_clusters` clusters: the coarsest level that has as many, after merges of the closest pairs."""
+    start = [level for level in levels if len(level.sums) >= n_clusters][-1]
+    into = np.arange(len(start.sums))
+    for kept, dropped in closest_merges(start, n_clusters):
         into[into == dropped] = kept
-        left -= not (join_classes and classes[kept] == classes[dropped] >= 0)
-        classes[kept] = max(classes[kept], classes[dropped])
-        if left == n_clusters:
-            break
     return merge_clusters(start, torch.from_numpy(np.unique(into, return_inverse=True)[1]))
-
-
-def joined(level: NeighborLevel) -> NeighborLevel:
-    """Merge the clusters of every known class."""
-    classes = level.classes.numpy()
-    into = np.where(classes >= 0, classes, len(classes) + np.arange(len(classes)))
-    return merge_clusters(level, torch.from_numpy(np.unique(into, return_inverse=True)[1]))
 
 
 def numbered(level: NeighborLevel, ranks: Ids) -> tuple[Ids, Ids]:
