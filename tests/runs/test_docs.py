@@ -79,6 +79,7 @@ NOT_RUN = {
         "OMP_NUM_THREADS=1 python benchmarks/counting.py --features FEATURES --seeds 5": MEASURES,
         "OMP_NUM_THREADS=1 python benchmarks/counting.py --features FEATURES --seeds 3": MEASURES,
         "python benchmarks/folders.py": MEASURES,
+        "for certainty in calibrated own": MEASURES,
         "OMP_NUM_THREADS=1 sptnet demo --all": MEASURES,
         "OMP_NUM_THREADS=1 python benchmarks/prototypes.py": MEASURES,
         'R="python benchmarks/departures.py': MEASURES,

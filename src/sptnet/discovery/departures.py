@@ -1,6 +1,7 @@
 """Departures from the published methods, by training stage: `discover` makes them, and `train` does not.
 
-Each sorts images better at equal cost (docs/results.md), and a setting that the user gives stays.
+Each sorts images better at equal cost, and the certainty of all methods is calibrated (docs/results.md). A setting that
+the user gives stays.
 """
 
 from dataclasses import dataclass
